@@ -10,14 +10,18 @@ there to be read by people; the tensors beside them are what is decoded. Never p
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from numpy.typing import NDArray
 
 from broker.errors import Poison
 from broker.fields import SCHEMA, Fields, check_schema, kind_of, pack, real, text, to_bytes, unpack, whole, wholes
 from broker.messages import Entry, Group, Kind, Prompt, Rollouts, Scores
+from broker.streams import PROMPTS, ROLLOUTS
 from broker.tensors import read_tensor, write_tensor
+
+PROMPT_FIELDS: Final = frozenset(b"prompt size seed temperature max_actions answer task stop body".split())
+"""Besides `prompt.actions`: what a body holds from admission to its end."""
 
 
 def encode_entry(entry: Entry) -> Fields:
@@ -126,7 +130,7 @@ def encode_scores(scores: Scores) -> Fields:
 
 
 def decode_group(group_id: str, kind: Kind, fields: Mapping[bytes, bytes]) -> Group:
-    """The group of a body; parts that no stage has written yet are None. Raises Poison naming the field that is wrong."""
+    """The group of a body; parts no stage has written yet are None. Raises Poison naming the field that is wrong."""
     size = whole(fields, "size")
     return Group(
         id=group_id,
@@ -189,6 +193,20 @@ def decode_group_bytes(packed: bytes) -> Group:
     fields = unpack(packed)
     check_schema(fields)
     return decode_group(text(fields, "group"), kind_of(fields), fields)
+
+
+def encode_added(stream: str, group: Group) -> Fields:
+    """What the stage that reads `stream` adds to the body. Raises Poison when the group came back without it."""
+    if stream == PROMPTS and group.rollouts is not None:
+        return encode_rollouts(group.rollouts)
+    if stream == ROLLOUTS and group.scores is not None:
+        return encode_scores(group.scores)
+    raise Poison(f"{group.id} goes on from {stream} with nothing added; it is buried; the handler forgot its part")
+
+
+def prompt_fields(fields: Mapping[bytes, bytes]) -> Fields:
+    """What is left of a body when its group is generated again."""
+    return {name: value for name, value in fields.items() if name in PROMPT_FIELDS or name.startswith(b"prompt.")}
 
 
 def size_of(fields: Mapping[bytes, bytes]) -> int:

@@ -22,7 +22,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 from broker.errors import Misconfigured, Unavailable
@@ -97,7 +97,7 @@ def stop(data_dir: Path, timeout_s: float = 10.0) -> None:
 
 
 @contextlib.contextmanager
-def serving(data_dir: Path, maxmemory_mb: int = 1024) -> Iterator[str]:
+def serving(data_dir: Path, maxmemory_mb: int = 1024) -> Generator[str]:
     """The server of `data_dir` for as long as the block runs; one that lived before lives on."""
     lived = pid(data_dir) is not None
     try:

@@ -1,0 +1,57 @@
+"""The four ways things go wrong, named by who must act.
+
+For: every error that crosses a role's boundary. Not for: outcomes of healthy work (a stale or signal-free group is
+retired, see `outcomes`); extensions (engines, rewards, algorithms) raise ordinary Python errors, which `consume` sorts.
+
+A message tells three things: what happened, with the values; what the system does next; what a person can do.
+"""
+
+from __future__ import annotations
+
+
+class TidemillError(Exception):
+    """Root of the tree; `tidemill` prints these without a traceback."""
+
+    exit_code = 1
+
+
+class Transient(TidemillError):
+    """The world hiccuped (connection, full server, killed helper process): the work is released and tried again."""
+
+    exit_code = 75
+
+
+class Unavailable(Transient):
+    """The server did not answer in time, refused, or is loading its data."""
+
+
+class Backpressure(Transient):
+    """The server is at its memory limit; work that frees memory still runs, new work waits."""
+
+
+class Poison(TidemillError):
+    """This one group cannot be worked on, however often it is tried: it is buried with the reason."""
+
+
+class Misconfigured(TidemillError, ValueError):
+    """A person must change a setting or the environment; raised before anything has started."""
+
+    exit_code = 2
+
+
+class Broken(TidemillError):
+    """An invariant failed: the process stops and leaves its evidence."""
+
+    exit_code = 70
+
+
+class Reset(TidemillError):
+    """The server lost or re-opened the run (restart, FLUSHALL, restore): enter the run again, trust nothing held."""
+
+    exit_code = 75
+
+
+class Fenced(TidemillError):
+    """A trainer with a higher epoch has taken over: this one stops without another write."""
+
+    exit_code = 76

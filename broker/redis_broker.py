@@ -1,0 +1,347 @@
+"""The broker's contract on Redis or Valkey: finding and entering a run, admission, work, versions.
+
+For: feeder, rollout producers, reward consumers, launchers. Not for: the trainer's verbs (`redis_trainer`, which adds
+them), or the consuming loop (`consume`). Each verb is one Lua script under `scripts/`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any, cast
+
+from redis.exceptions import OutOfMemoryError
+
+from broker import codec
+from broker.contract import Admission, Announcement, Books, Evaluation, OpenGroup, RunState
+from broker.errors import Unavailable
+from broker.messages import Delivery, Entry, Group, Kind
+from broker.outcomes import Bury, Forward, Outcome, Recycle, Release, Retire, Verdict
+from broker.redis_connection import Arg, RedisConnection, raise_refusal, sort_error, text
+from broker.streams import NEXT, ROLE, WORK_STREAMS
+
+SCRIPT_SETS = (b"floor", b"last_version")
+"""Entry fields the scripts write, because only they know the live version."""
+
+
+class RedisBroker:
+    """See `broker.contract` for what each method promises."""
+
+    def __init__(self, connection: RedisConnection) -> None:
+        self.connection = connection
+        self.keys = connection.keys
+        self.client = connection.client
+
+    @classmethod
+    async def connect(cls, url: str, run: str) -> RedisBroker:
+        """A broker for `run`; raises Unavailable when the server does not answer."""
+        broker = cls(RedisConnection.open(url, run))
+        await broker.connection.ask(f"connecting to {url}", cast("Awaitable[bool]", broker.client.ping()))
+        return broker
+
+    async def close(self) -> None:
+        await self.connection.close()
+
+    # Finding and entering the run
+
+    async def look(self) -> RunState:
+        pipe = self.client.pipeline(transaction=False)
+        pipe.info("server")
+        pipe.hgetall(self.keys.state)
+        info, raw = await self.connection.ask("looking at the run", pipe.execute())
+        return run_state({text(k): text(v) for k, v in raw.items()}, str(info["run_id"]))
+
+    async def enter(self, *, timeout_s: float) -> RunState:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            problem = "the server does not answer"
+            try:
+                state = await self.look()
+                problem = why_closed(state)
+                if state.is_open:
+                    self.connection.incarnation = str(state.incarnation)
+                    await self.connection.load_scripts()
+                    return state
+            except Unavailable as error:
+                problem = str(error)
+            if time.monotonic() > deadline:
+                raise Unavailable(
+                    f"run {self.keys.run} could not be entered within {timeout_s:g} s: {problem}; giving up; "
+                    "check that a trainer runs (`tidemill status`) and that the address is right"
+                )
+            await asyncio.sleep(0.1)
+
+    async def backlog(self) -> dict[str, int]:
+        pipe = self.client.pipeline(transaction=False)
+        for stream in WORK_STREAMS:
+            pipe.xlen(self.keys.stream(stream))
+        lengths = await self.connection.ask("reading backlogs", pipe.execute())
+        return dict(zip(WORK_STREAMS, map(int, lengths), strict=True))
+
+    async def books(self) -> Books:
+        return books_of(await self.connection.verb("books"))
+
+    async def beat(self, name: str, facts: Mapping[str, str | int | float]) -> None:
+        seconds, micros = cast("tuple[int, int]", await self.connection.ask("reading the clock", cast("Awaitable[Any]", self.client.time())))
+        report = json.dumps({**facts, "at": seconds + micros / 1e6})
+        call = self.client.hset(self.keys.prefix + "beats", name, report)
+        await self.connection.ask("reporting", cast("Awaitable[int]", call))
+
+    async def beats(self) -> dict[str, dict[str, Any]]:
+        pipe = self.client.pipeline(transaction=False)
+        pipe.time()
+        pipe.hgetall(self.keys.prefix + "beats")
+        (seconds, micros), raw = await self.connection.ask("reading reports", pipe.execute())
+        now = seconds + micros / 1e6
+        reports = {text(name): json.loads(report) for name, report in raw.items()}
+        return {name: {**report, "age_s": now - report["at"]} for name, report in reports.items()}
+
+    # Admission
+
+    async def admit(self, expected: int, cursor_value: str, groups: Sequence[Group]) -> Admission:
+        return await self._admit("train", "", expected, cursor_value, groups)
+
+    async def admit_eval(self, version: int, expected: int, groups: Sequence[Group]) -> Admission:
+        return await self._admit("eval", str(version), expected, "", groups)
+
+    async def _admit(self, kind: Kind, version: str, expected: int, value: str, groups: Sequence[Group]) -> Admission:
+        args: list[Arg] = [kind, version, expected, value, len(groups)]
+        for group in groups:
+            args += packed_group(group)
+        _, cursor, admitted, live, room = await self.connection.verb("admit", *args)
+        return Admission(cursor=int(cursor), admitted=int(admitted), live=int(live), room=int(room))
+
+    async def missing(self) -> list[str]:
+        return [group for group, line in (await self.books()).open.items() if not line.stream]
+
+    async def readmit(self, groups: Sequence[Group]) -> int:
+        args: list[Arg] = [len(groups)]
+        for group in groups:
+            args += packed_group(group)
+        return int((await self.connection.verb("readmit", *args))[1])
+
+    async def exhausted(self, cursor: int) -> None:
+        await self.connection.verb("exhausted", cursor)
+
+    async def evaluations(self) -> list[Evaluation]:
+        call = self.client.hgetall(self.keys.evaluations)
+        raw = await self.connection.ask("reading evaluations", cast("Awaitable[dict[bytes, bytes]]", call))
+        return evaluations_of({text(k): text(v) for k, v in raw.items()})
+
+    # Work
+
+    async def read(self, stream: str, reader: str, *, count: int, block_s: float) -> list[Delivery]:
+        call = self.client.xreadgroup(
+            ROLE[stream], reader, {self.keys.stream(stream): ">"}, count=count, block=max(1, int(block_s * 1000)) if block_s > 0 else None
+        )
+        return deliveries_of(stream, await self.connection.ask(f"reading {stream}", call))
+
+    async def reread(self, stream: str, reader: str) -> list[Delivery]:
+        call = self.client.xreadgroup(ROLE[stream], reader, {self.keys.stream(stream): "0"}, count=1_000_000)
+        return deliveries_of(stream, await self.connection.ask(f"reading own pending of {stream}", call))
+
+    async def adopt(self, stream: str, reader: str, *, idle_s: float, count: int) -> list[Delivery]:
+        call = self.client.xautoclaim(self.keys.stream(stream), ROLE[stream], reader, int(idle_s * 1000), "0-0", count=count)
+        reply = await self.connection.ask(f"adopting from {stream}", cast("Awaitable[Any]", call))
+        return deliveries_of(stream, [[b"", reply[1]]])
+
+    async def renew(self, reader: str, deliveries: Sequence[Delivery]) -> None:
+        by_stream: dict[str, list[str]] = {}
+        for delivery in deliveries:
+            by_stream.setdefault(delivery.stream, []).append(delivery.entry_id)
+        if by_stream:
+            await self.connection.verbs([("renew", [stream, reader, *ids]) for stream, ids in by_stream.items()])
+
+    async def bodies(self, deliveries: Sequence[Delivery]) -> list[Group | None]:
+        pipe = self.client.pipeline(transaction=False)
+        for delivery in deliveries:
+            pipe.hgetall(self.keys.group(delivery.entry.group))
+        raws = await self.connection.ask("reading bodies", pipe.execute())
+        return [
+            codec.decode_group(delivery.entry.group, delivery.entry.kind, raw) if raw else None
+            for delivery, raw in zip(deliveries, raws, strict=True)
+        ]
+
+    async def settle(self, reader: str, settlements: Sequence[tuple[Delivery, Outcome]]) -> list[Verdict]:
+        pipe = self.client.pipeline(transaction=False)
+        for delivery, outcome in settlements:
+            name, args = settlement_call(reader, delivery, outcome)
+            self.connection.queue(pipe, name, *args)
+        replies = await self.connection.ask("settling", pipe.execute(raise_on_error=False))
+        failed = [reply for reply in replies if isinstance(reply, Exception)]
+        for reply in sorted(failed, key=lambda error: isinstance(error, OutOfMemoryError)):
+            raise sort_error(reply, "settling") from reply
+        for reply in replies:
+            raise_refusal("settling", reply)
+        return [cast("Verdict", text(reply[0])) for reply in replies]
+
+    async def blame(self, reader: str, deliveries: Sequence[Delivery], *, max_attempts: int) -> None:
+        outcomes = [(delivery, blamed(delivery.entry, len(deliveries) == 1, max_attempts)) for delivery in deliveries]
+        marked = [(d if isinstance(o, Bury) or o.failed else replace(d, entry=replace(d.entry, alone=True)), o) for d, o in outcomes]
+        await self.settle(reader, marked)
+
+    # Versions
+
+    async def hold(self, version: int, holder: str, seconds: float) -> Announcement | None:
+        reply = await self.connection.verb("hold", version, holder, int(seconds) + 1)
+        return announcement_of(reply[1]) if text(reply[0]) == "done" else None
+
+    async def drop_hold(self, version: int, holder: str) -> None:
+        call = self.client.zrem(self.keys.holds, f"{version} {holder}")
+        await self.connection.ask("dropping a hold", cast("Awaitable[int]", call))
+
+    async def wait_version(self, after: int, *, block_s: float) -> Announcement | None:
+        live = (await self.look()).live
+        if live is None or live.version <= after:
+            stream = self.keys.stream("weights")
+            last = await self.connection.ask("reading weights", self.client.xrevrange(stream, count=1))
+            call = self.client.xread({stream: last[0][0] if last else "0"}, count=1, block=max(1, int(block_s * 1000)))
+            await self.connection.ask("waiting for a version", call)
+            live = (await self.look()).live
+        return live if live and live.version > after else None
+
+    async def serving(self, holder: str, version: int, epoch: int) -> None:
+        call = self.client.hset(self.keys.prefix + "serving", holder, f"{version} {epoch}")
+        await self.connection.ask("reporting the served version", cast("Awaitable[int]", call))
+
+
+def packed_group(group: Group) -> list[Arg]:
+    """id, entry values, entry …, body values, body … as the scripts read them."""
+    entry = Entry(group=group.id, kind=group.kind, task=group.prompt.task, size=group.prompt.size, floor=0, last_version=0)
+    body = codec.encode_prompt(group)
+    fields = entry_args(replace(entry, bytes=sum(map(len, body.values()))))
+    return [group.id, len(fields), *fields, 2 * len(body), *flat(body.items())]
+
+
+def entry_args(entry: Entry) -> list[Arg]:
+    return flat((name, value) for name, value in codec.encode_entry(entry).items() if name not in SCRIPT_SETS)
+
+
+def flat(pairs: Iterable[tuple[bytes, bytes]]) -> list[Arg]:
+    return [part for pair in pairs for part in pair]
+
+
+def settlement_call(reader: str, delivery: Delivery, outcome: Outcome) -> tuple[str, list[Arg]]:
+    """Which script settles this outcome, and its arguments."""
+    stream, entry = delivery.stream, delivery.entry
+    head: list[Arg] = [entry.group, stream, delivery.entry_id]
+    if isinstance(outcome, Forward):
+        part = new_part(stream, outcome.group)
+        fields = entry_args(grown(entry, outcome.group, sum(map(len, part.values()))))
+        name = "forward_into_rollouts" if NEXT[stream] == "rollouts" else "forward"
+        return name, [*head, NEXT[stream], len(fields), *fields, 2 * len(part), *flat(part.items())]
+    if isinstance(outcome, Retire):
+        tally = [part for name, number in outcome.tally.items() for part in (name, number)]
+        return "retire", [*head, outcome.reason, "", *tally]
+    if isinstance(outcome, Bury):
+        fields = entry_args(entry)
+        return "bury", [*head, reader, outcome.reason, len(fields), *fields]
+    if isinstance(outcome, Recycle):
+        fields = entry_args(replace(entry, attempt=0, alone=False, oldest_version=-1, newest_version=-1, reward=None, tokens=0))
+        return "release", [*head, reader, "recycle", "", len(fields), *fields]
+    fields = entry_args(replace(entry, attempt=entry.attempt + outcome.failed))
+    return "release", [*head, reader, "stage", "", len(fields), *fields]
+
+
+def new_part(stream: str, group: Group) -> dict[bytes, bytes]:
+    """The body fields this stage adds."""
+    if stream == "prompts":
+        assert group.rollouts is not None, f"group {group.id} leaves {stream} without rollouts"
+        return codec.encode_rollouts(group.rollouts)
+    assert group.scores is not None, f"group {group.id} leaves {stream} without scores"
+    return codec.encode_scores(group.scores)
+
+
+def grown(entry: Entry, group: Group, added: int) -> Entry:
+    """The next entry: what this stage learned, attempts counted anew."""
+    rollouts = group.rollouts
+    return replace(
+        entry,
+        attempt=0,
+        alone=False,
+        oldest_version=rollouts.oldest_version if rollouts else -1,
+        newest_version=rollouts.newest_version if rollouts else -1,
+        reward=group.reward,
+        tokens=group.tokens,
+        bytes=entry.bytes + added,
+    )
+
+
+def blamed(entry: Entry, alone: bool, max_attempts: int) -> Bury | Release:
+    """What a reader's death means for a group it held: only a group that was alone in hand is to blame."""
+    if alone and entry.attempt + 1 >= max_attempts:
+        return Bury(reason=f"its reader died {entry.attempt + 1} times with only this group in hand")
+    return Release(reason="its reader died", failed=alone)
+
+
+def run_state(raw: Mapping[str, str], server: str) -> RunState:
+    exists = "incarnation" in raw
+    return RunState(
+        exists=exists,
+        incarnation=int(raw.get("incarnation", 0)),
+        epoch=int(raw.get("epoch", 0)),
+        tick=int(raw.get("tick", 0)),
+        same_server=raw.get("server") == server,
+        live=announcement_of(raw["announcement"]) if exists else None,
+        cap=int(raw.get("cap", 0)),
+        eval_cap=int(raw.get("eval_cap", 0)),
+        finished=raw.get("finished", ""),
+    )
+
+
+def why_closed(state: RunState) -> str:
+    if not state.exists:
+        return "no trainer has opened it yet"
+    return "the server was restarted and no trainer has compared its ledger with the store yet"
+
+
+def books_of(reply: Sequence[Any]) -> Books:
+    _, tick, cursor, cursor_value, exhausted, lines, counts = reply
+    return Books(
+        tick=int(tick or 0),
+        cursor=int(cursor or 0),
+        cursor_value=text(cursor_value),
+        exhausted=text(exhausted) == "1",
+        open={text(lines[i]): open_group(text(lines[i + 1])) for i in range(0, len(lines), 2)},
+        counts={text(counts[i]): int(counts[i + 1]) for i in range(0, len(counts), 2)},
+    )
+
+
+def open_group(line: str) -> OpenGroup:
+    stream, entry_id, kind, floor, last = line.split(" ")
+    gone = stream == "-"
+    return OpenGroup(
+        stream="" if gone else stream, entry_id="" if gone else entry_id, kind=cast("Kind", kind), floor=int(floor), last_version=int(last)
+    )
+
+
+def announcement_of(raw: Any) -> Announcement:
+    return Announcement(**json.loads(text(raw)))
+
+
+def announcement_text(announcement: Announcement) -> str:
+    return json.dumps(asdict(announcement))
+
+
+def evaluations_of(raw: Mapping[str, str]) -> list[Evaluation]:
+    tallies: dict[int, dict[str, float]] = {}
+    for name, value in raw.items():
+        version, what = name.split(".", 1)
+        tallies.setdefault(int(version), {})[what] = float(value)
+    return [
+        Evaluation(version=version, wanted=int(tally.pop("wanted", 0)), admitted=int(tally.pop("admitted", 0)), tally=tally)
+        for version, tally in sorted(tallies.items())
+    ]
+
+
+def deliveries_of(stream: str, reply: Any) -> list[Delivery]:
+    """Entries of a read; one that was settled meanwhile comes without fields and is left out."""
+    return [
+        Delivery(stream=stream, entry_id=text(entry_id), entry=codec.decode_entry(fields))
+        for _, entries in reply or []
+        for entry_id, fields in entries
+        if fields
+    ]

@@ -1,0 +1,33 @@
+-- Groups enter the open set, if the cursor is where the caller saw it: the prefix that fits below the cap.
+-- ARGV: kind, version (eval: the one measured; train: ''), expected cursor, cursor value, groups,
+--       then per group: id, entry values, entry …, body values, body …
+local kind, version, expected, value, groups = ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
+local live = state('version')
+local evaluations = P .. 'evaluations'
+local cursor
+if kind == 'eval' then cursor = tonumber(redis.call('HGET', evaluations, version .. '.admitted') or '0')
+else cursor = tonumber(state('cursor') == '' and '0' or state('cursor')) end
+local cap = tonumber(kind == 'eval' and state('eval_cap') or state('cap'))
+local room = cap - tonumber(redis.call('HGET', COUNTS, kind .. '.open') or '0')
+if cursor ~= expected then return { 'done', cursor, 0, live, math.max(room, 0) } end
+local n = math.max(0, math.min(groups, room))
+local floor = kind == 'eval' and version or live
+local last = kind == 'eval' and version or string.format('%d', tonumber(live) + tonumber(state('staleness')))
+local at = 8
+for _ = 1, n do
+  local group, entries = ARGV[at], tonumber(ARGV[at + 1])
+  local bodies = tonumber(ARGV[at + 2 + entries])
+  local id = append('prompts', at + 2, entries, floor, last)
+  write_body(group, at + 3 + entries, bodies)
+  point(group, 'prompts', id, { kind = kind, floor = floor, last = last })
+  at = at + 3 + entries + bodies
+end
+if n > 0 then
+  count(kind .. '.admitted', n)
+  count(kind .. '.open', n)
+  tick()
+  if kind == 'eval' then redis.call('HSET', evaluations, version .. '.admitted', cursor + n)
+  else redis.call('HSET', RUN, 'cursor', cursor + n) end
+  if n == groups and kind == 'train' then redis.call('HSET', RUN, 'cursor_value', value) end
+end
+return { 'done', cursor + n, n, live, room - n }

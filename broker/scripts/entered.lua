@@ -1,0 +1,1 @@
+if state('incarnation') ~= INC then return { 'reset' } end

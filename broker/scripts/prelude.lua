@@ -1,0 +1,57 @@
+-- Set before every verb. ARGV[1] key prefix of the run, ARGV[2] incarnation the caller entered.
+-- A verb checks everything before its first write: nothing is rolled back.
+local P, INC = ARGV[1], ARGV[2]
+local RUN, OPEN, COUNTS = P .. 'run', P .. 'open', P .. 'counts'
+local ROLE = { prompts = 'rollout', rollouts = 'reward', scored = 'trainer' }
+
+local function state(field) return redis.call('HGET', RUN, field) or '' end
+local function tick() redis.call('HINCRBY', RUN, 'tick', 1) end
+local function count(name, by) redis.call('HINCRBY', COUNTS, name, by) end
+local function now() return tonumber(redis.call('TIME')[1]) end
+
+local function line_of(group)
+  local line = redis.call('HGET', OPEN, group)
+  if not line then return nil end
+  local stream, id, kind, floor, last = line:match('^(%S+) (%S+) (%S+) (%-?%d+) (%-?%d+)$')
+  return { stream = stream, id = id, kind = kind, floor = floor, last = last }
+end
+
+local function live_line(group, stream, id)
+  local line = line_of(group)
+  if line and line.stream == stream and line.id == id then return line end
+  return nil
+end
+
+local function point(group, stream, id, line)
+  redis.call('HSET', OPEN, group, table.concat({ stream, id, line.kind, line.floor, line.last }, ' '))
+end
+
+local function settle(stream, id)
+  redis.call('XACK', P .. stream, ROLE[stream], id)
+  redis.call('XDEL', P .. stream, id)
+end
+
+local function owned(stream, id, reader)
+  local pending = redis.call('XPENDING', P .. stream, ROLE[stream], id, id, 1)
+  return #pending == 1 and pending[1][2] == reader
+end
+
+-- Fields of one entry, ARGV[first] .. ARGV[first + n - 1]; an entry has a dozen, so unpack is safe.
+local function append(stream, first, n, floor, last)
+  local fields = {}
+  for i = first, first + n - 1 do fields[#fields + 1] = ARGV[i] end
+  fields[#fields + 1] = 'floor'; fields[#fields + 1] = floor
+  fields[#fields + 1] = 'last_version'; fields[#fields + 1] = last
+  return redis.call('XADD', P .. stream, '*', unpack(fields))
+end
+
+local function write_body(group, first, n)
+  for i = first, first + n - 1, 2 do redis.call('HSET', P .. 'group:' .. group, ARGV[i], ARGV[i + 1]) end
+end
+
+local function close(group, line)
+  redis.call('HDEL', OPEN, group)
+  count(line.kind .. '.open', -1)
+end
+
+local function flat(key) return redis.call('HGETALL', key) end

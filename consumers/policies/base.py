@@ -1,0 +1,40 @@
+"""What a policy adapter promises: the only trainer-side code that knows what an action is.
+
+For: build, log-probs, export. Not for: optimizing (`learners`), sampling (engines).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from broker.messages import Actions
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+class Policy(Protocol):
+    module: nn.Module
+    """What DeepSpeed wraps; `logprobs` runs through whatever module it is given (the wrapped one while training)."""
+
+    def logprobs(
+        self, module: nn.Module, contexts: Sequence[Actions], continuations: Sequence[Actions], temperatures: Sequence[float]
+    ) -> Tensor:
+        """Flat (N,) float32 log-probs of all continuations' actions, rollout after rollout, differentiable.
+
+        Temperature divides the logits as at sampling (0 counts as 1).
+        """
+        ...
+
+    def export(self, folder: Path, tensors: dict[str, Tensor] | None = None) -> None:
+        """Write `model.safetensors` under the names engines load (tied and adapter weights folded in).
+
+        `tensors`: full parameters gathered elsewhere (ZeRO-3); default the module's own.
+        """
+        ...
+
+    def save_pretrained(self, folder: Path) -> None:
+        """A folder that `transformers.from_pretrained` (or the modality's own loader) opens."""
+        ...

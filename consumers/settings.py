@@ -1,0 +1,89 @@
+"""Settings of the consumers: `[reward]`, `[algorithm]`, `[train]`. Imports no heavy library."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from broker.settings import Section
+
+
+class RewardPart(Section):
+    """One entry of `[reward] parts`."""
+
+    name: str
+    """A shipped rule, or a dotted path `module:function`."""
+    weight: float = 1.0
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class RewardSection(Section):
+    """`[reward]`"""
+
+    parts: list[RewardPart] = Field(default_factory=lambda: [RewardPart(name="exact_match")], min_length=1)
+    timeout_s: float = Field(default=10.0, gt=0)
+    """Hard deadline for scoring one group; the worker process is killed, the try counts as an attempt."""
+    processes: int = Field(default=1, ge=1)
+    """Worker processes of the rule pool."""
+    capacity: int = Field(default=256, ge=1)
+    """Groups in hand at once."""
+
+
+class Correction(Section):
+    """`[algorithm] correction`: what to do about actions sampled from an older policy (w = proximal/behaviour)."""
+
+    token: Literal["none", "tis", "mis", "icepop"] = "tis"
+    token_cap: float = Field(default=2.0, gt=1)
+    """C: `tis` uses min(w, C); `mis` drops tokens outside [1/C, C]."""
+    sequence: Literal["none", "geometric"] = "geometric"
+    sequence_cap: float = Field(default=2.0, gt=1)
+    """A rollout whose exp(mean log w) lies outside [1/C, C] is masked."""
+
+
+class AlgorithmSection(Section):
+    """`[algorithm]`"""
+
+    name: str = "grpo"
+    dynamic_sampling: bool = False
+    """True: groups without signal are retired before training and B counts survivors."""
+    clip: float = Field(default=0.2, gt=0, lt=1)
+    kl_coef: float = Field(default=0.0, ge=0)
+    """Weight of the KL penalty to the frozen reference (version 0); 0 loads no reference."""
+    correction: Correction = Correction()
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class Lora(Section):
+    """`[train] lora`"""
+
+    r: int = Field(default=16, ge=1)
+    alpha: int = Field(default=32, ge=1)
+    targets: list[str] = Field(default_factory=lambda: ["q_proj", "v_proj", "o_proj"])
+
+
+class TrainSection(Section):
+    """`[train]`"""
+
+    learner: str = "deepspeed"
+    """`deepspeed`, `scripted`, or a dotted path."""
+    groups: int = Field(default=64, ge=1)
+    """B, groups per version."""
+    staleness: int = Field(default=1, ge=0)
+    """η, the bound in versions."""
+    late: Literal["wait", "recycle", "retire", "keep"] = "wait"
+    """What becomes of a group that would break the bound."""
+    lr: float = Field(default=5e-4, gt=0)
+    betas: tuple[float, float] = (0.9, 0.95)
+    weight_decay: float = Field(default=0.0, ge=0)
+    grad_clip: float = Field(default=1.0, gt=0)
+    warmup_steps: int = Field(default=0, ge=0)
+    optimizer_steps: int = Field(default=1, ge=1)
+    """Optimizer steps per batch (mini-batches); more than one costs a forward pass for proximal log-probs."""
+    micro_tokens: int = Field(default=16384, ge=1)
+    """Most tokens (prompt and rollout, padding included) in one forward pass."""
+    zero_stage: int = Field(default=0, ge=0, le=3)
+    ranks: int = Field(default=1, ge=1)
+    checkpoint_every: int = Field(default=20, ge=1)
+    lora: Lora | None = None
+    options: dict[str, Any] = Field(default_factory=dict)
