@@ -48,7 +48,7 @@ def restore(
     ledger: Sequence[LedgerLine],
     live: Announcement,
 ) -> RunRecord:
-    """The run of these books and lines: streams are empty, every open group is missing, evaluations are asked for anew."""
+    """The run of these books and lines: streams are empty, open groups are missing, evaluations are asked for anew."""
     check_newest_trainer(run, caller)
     lost = {group: forgotten(each) for group, each in books.open.items()}
     back = replace(
@@ -116,7 +116,7 @@ def commit(
     evaluate: int = 0,
     hold_s: float = 0,
 ) -> RunRecord:
-    """The ledger gains `line`, the version is live, its groups are closed as trained; hearing it again changes nothing."""
+    """The ledger gains `line`, the version is live, its groups are closed; hearing it again changes nothing."""
     check_trainer(run, caller)
     if run.ledger and run.ledger[-1] == line:
         return run
@@ -144,32 +144,25 @@ def head(run: RunRecord) -> tuple[int, int]:
 def check_parent(run: RunRecord, line: LedgerLine) -> None:
     parent = (line.version - 1, line.parent_epoch)
     if head(run) != parent:
-        raise Broken(
-            f"version {line.version} continues {parent}, but the ledger's head is {head(run)} (version, epoch); "
-            "nothing was committed; the trainer starts again from the ledger"
-        )
+        found = f"version {line.version} continues {parent}, but the ledger's head is {head(run)} (version, epoch)"
+        raise Broken(f"{found}; nothing was committed; the trainer starts again from the ledger")
 
 
 def check_line(line: LedgerLine, announcement: Announcement, deliveries: Sequence[Delivery]) -> None:
     """Raises Broken unless line, announcement and deliveries speak of one batch."""
     groups = [each.entry.group for each in deliveries]
     if len(set(groups)) != len(groups) or set(groups) != set(line.groups):
-        raise Broken(
-            f"version {line.version} names {len(line.groups)} groups, {len(set(groups))} are delivered; nothing was committed"
-        )
+        found = f"version {line.version} names {len(line.groups)} groups, {len(set(groups))} are delivered"
+        raise Broken(f"{found}; nothing was committed; line and deliveries must be one batch")
     if (announcement.version, announcement.epoch) != (line.version, line.epoch):
-        raise Broken(
-            f"the line of version {line.version} came with version {announcement.version}; nothing was committed"
-        )
+        raise Broken(f"{announcement} is not version {line.version} of epoch {line.epoch}; nothing was committed")
 
 
 def announce(run: RunRecord, caller: Caller, announcement: Announcement) -> RunRecord:
     """The live version again, under a newer epoch."""
     check_trainer(run, caller)
     if run.live is None or announcement.version != run.live.version or announcement.epoch < run.live.epoch:
-        raise Broken(
-            f"version {announcement.version} of epoch {announcement.epoch} is not the live one ({run.live}); nothing was announced"
-        )
+        raise Broken(f"{announcement} is not the live version {run.live}; nothing was announced; rebuild the live one")
     return replace(run, live=announcement, versions={**run.versions, announcement.version: announcement})
 
 

@@ -195,7 +195,7 @@ def recycle(run: RunRecord, caller: Caller, reader: str, delivery: Delivery) -> 
 
 
 def blame(run: RunRecord, caller: Caller, reader: str, deliveries: Sequence[Delivery], max_attempts: int) -> RunRecord:
-    """A process died with these in hand, which are `reader`'s now: one alone counts as an attempt, several are suspected."""
+    """A process died with these in hand, now `reader`'s: one alone counts as an attempt, several are suspected."""
     for delivery in deliveries:
         if refusal(run, caller, delivery, reader):
             continue
