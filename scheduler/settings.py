@@ -1,0 +1,39 @@
+"""Settings of placement: `[scheduler]` and one `[pools.NAME]` per kind of slot. Imports no heavy library."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from broker.settings import Section
+
+
+class SchedulerSection(Section):
+    """`[scheduler]`"""
+
+    cores: Literal["auto", "shared"] = "auto"
+    """`auto` gives trainer and rollout producers cores of their own, as many threads as cores; `shared` pins nothing."""
+    crash_limit: int = Field(default=5, ge=1)
+    """A process that dies so many times within `crash_window_s` is not started again: the run stops and names it."""
+    crash_window_s: float = Field(default=60.0, gt=0)
+
+
+class PoolSection(Section):
+    """`[pools.NAME]`; `rollout`, `judge` and `train` are known, any other name brings its stream and command."""
+
+    stream: str = ""
+    """Work stream whose backlog this pool answers for; empty for the shipped pools' own."""
+    command: str = ""
+    """What a slot of this pool runs, as `python -m COMMAND`; empty for the shipped pools' own."""
+    min: int = Field(default=0, ge=0)
+    """Slots the pool never goes below."""
+    max: int | None = Field(default=None, ge=0)
+    """Slots the pool never goes above; none for no limit."""
+    move_cost: float = Field(default=0.0, ge=0)
+    """Seconds a slot is lost for when it moves into this pool; 0 uses what was measured."""
+    processes: int = Field(default=1, ge=1)
+    """Processes in a fixed placement (a run without slots)."""
+
+
+SHIPPED_POOLS = ("rollout", "judge", "train")
