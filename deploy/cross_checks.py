@@ -7,14 +7,11 @@ names in registries (whoever builds the thing says what it knows). Everything he
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from broker.admission import cap
 from broker.errors import Misconfigured
 from broker.stop_rule import parse_stop_rule
-
-if TYPE_CHECKING:
-    from deploy.run_settings import RunSettings
+from deploy.run_settings import RunSettings
 
 BYTES_PER_TOKEN = 16
 """In a group's body: token 4, log-prob 4, mask 1, its text about 5, rounded up."""
@@ -89,9 +86,11 @@ def memory_that_cannot_hold(s: RunSettings) -> Iterator[tuple[str, str]]:
     needed_mb = open_groups * largest / 2**20
     if needed_mb > s.broker.maxmemory_mb / 2:
         yield (
-            f"[broker] maxmemory_mb = {s.broker.maxmemory_mb}: {open_groups} open groups (groups × (staleness + 1) = "
-            f"{s.train.groups} × {s.train.staleness + 1}) of {s.rollout.group_size} × {s.rollout.max_tokens} tokens may take "
-            f"{needed_mb:.0f} MB, and must fit half of it",
+            (
+                f"[broker] maxmemory_mb = {s.broker.maxmemory_mb}: {open_groups} open groups (groups × (staleness + 1) = "
+                f"{s.train.groups} × {s.train.staleness + 1}) of {s.rollout.group_size} × {s.rollout.max_tokens} tokens may take "
+                f"{needed_mb:.0f} MB, and must fit half of it"
+            ),
             f"set maxmemory_mb to {2 * int(needed_mb + 1)} or more",
         )
 

@@ -12,8 +12,9 @@ import pytest
 from broker.errors import Misconfigured
 from broker.settings import BrokerSection, RunSection, load_section, run_folder_settings
 from deploy.cross_checks import warnings_between
+from deploy.run_check import checked, load_run, saved_run
 from deploy.run_files import parse_override, shipped_runs
-from deploy.run_settings import RunSettings, checked, load_run, saved_run
+from deploy.run_settings import RunSettings
 
 
 def refusal(*overrides: str, name: str = "addition") -> str:
@@ -135,7 +136,7 @@ def test_defaults_alone_can_train() -> None:
 
 def test_checking_imports_no_heavy_library() -> None:
     program = (
-        "import sys; from deploy.run_settings import load_run; load_run('addition'); "
+        "import sys; from deploy.run_check import load_run; load_run('addition'); "
         "print([m for m in ('torch', 'vllm', 'transformers', 'deepspeed', 'numpy', 'redis') if m in sys.modules])"
     )
     assert (

@@ -1,0 +1,76 @@
+"""From a run's name to settings that can train, or one message listing everything that is wrong.
+
+For: checking a run file once: every section by its own package, then all of them together. Not for: looking at the
+machine or starting anything. Imports no heavy library, so checking takes a moment.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from broker.errors import Misconfigured
+from broker.settings import Section, load_section, run_folder_settings
+from deploy.cross_checks import problems_between
+from deploy.run_files import find_run_file, overlaid, read_run_file
+from deploy.run_settings import SECTIONS, RunSettings
+from scheduler.settings import SHIPPED_POOLS, PoolSection
+
+
+def load_run(name: str, overrides: Sequence[str] = ()) -> RunSettings:
+    """The settings of a run file or a shipped run. Raises Misconfigured listing every problem, one a line."""
+    path = find_run_file(name)
+    values = read_run_file(path)
+    values.setdefault("run", {}).setdefault("name", path.stem)
+    return checked(overlaid(values, overrides))
+
+
+def saved_run(folder: Path) -> RunSettings:
+    """The settings a run was started with. Raises Misconfigured when the folder is not a run's."""
+    return checked(run_folder_settings(folder))
+
+
+def checked(values: Mapping[str, Any]) -> RunSettings:
+    """Check each section, then all together. Raises Misconfigured listing every problem, one a line."""
+    problems: list[str] = []
+    sections: dict[str, Any] = {}
+    for name, content in values.items():
+        try:
+            sections[name] = section_of(name, content)
+        except Misconfigured as error:
+            problems += str(error).splitlines()
+    if problems:
+        raise Misconfigured("\n".join(problems))
+    settings = RunSettings(**sections)
+    if found := problems_between(settings):
+        raise Misconfigured("\n".join(found))
+    return settings
+
+
+def section_of(name: str, content: Any) -> Section | dict[str, PoolSection]:
+    """One section, or all pools, checked."""
+    if name == "pools":
+        return pools_of(content)
+    if name not in SECTIONS:
+        near = difflib.get_close_matches(name, [*SECTIONS, "pools"], n=1)
+        hint = f'did you mean "[{near[0]}]"?' if near else f"known sections: {', '.join([*SECTIONS, 'pools.*'])}"
+        raise Misconfigured(f"[{name}]: unknown section; nothing was started; {hint}")
+    return load_section(SECTIONS[name], name, content)
+
+
+def pools_of(content: Mapping[str, Any]) -> dict[str, PoolSection]:
+    pools = {name: load_section(PoolSection, f"pools.{name}", pool) for name, pool in content.items()}
+    for name, pool in pools.items():
+        if name not in SHIPPED_POOLS and not (pool.stream and pool.command):
+            near = difflib.get_close_matches(name, SHIPPED_POOLS, n=1)
+            hint = f'did you mean "{near[0]}"?' if near else f"shipped pools: {', '.join(SHIPPED_POOLS)}"
+            raise Misconfigured(
+                f"[pools.{name}]: a pool of one's own needs stream and command; nothing was started; {hint}"
+            )
+        if pool.max is not None and pool.max < pool.min:
+            raise Misconfigured(
+                f"[pools.{name}]: max = {pool.max} is below min = {pool.min}; nothing was started; raise max"
+            )
+    return pools
