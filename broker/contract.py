@@ -72,6 +72,11 @@ class RunState:
     finished: str = ""
     """Why the run ended; empty while it runs."""
 
+    groups: int = 0
+    """B, groups per version."""
+    staleness: int = 0
+    """η."""
+
     @property
     def is_open(self) -> bool:
         return self.exists and self.same_server and self.incarnation > 0
@@ -186,6 +191,14 @@ class FeederBroker(RunBroker, Protocol):
 
 
 class WorkBroker(RunBroker, Protocol):
+    async def enlist(self, slot: str) -> str:
+        """A reader name never used before: the slot's name and its start number."""
+        ...
+
+    async def inherit(self, stream: str, reader: str, slot: str) -> list[Delivery]:
+        """What earlier starts of the same slot still hold, now ours: a slot has one process, so they are dead."""
+        ...
+
     async def read(self, stream: str, reader: str, *, count: int, block_s: float) -> list[Delivery]:
         """Up to `count` new entries for `reader`, waiting at most `block_s` for the first."""
         ...

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from redis.exceptions import OutOfMemoryError
 
-from broker import codec
+from broker import codec, entries
 from broker.contract import Admission, Announcement, Books, Evaluation, OpenGroup, RunState
 from broker.errors import Unavailable
 from broker.messages import Delivery, Entry, Group, Kind
@@ -133,6 +133,26 @@ class RedisBroker:
 
     # Work
 
+    async def enlist(self, slot: str) -> str:
+        call = self.client.hincrby(self.keys.prefix + "starts", slot, 1)
+        return f"{slot}.{await self.connection.ask('enlisting', cast('Awaitable[int]', call))}"
+
+    async def inherit(self, stream: str, reader: str, slot: str) -> list[Delivery]:
+        key, role = self.keys.stream(stream), ROLE[stream]
+        consumers = await self.connection.ask("listing readers", cast("Awaitable[Any]", self.client.xinfo_consumers(key, role)))
+        former = [text(one["name"]) for one in consumers if text(one["name"]).rpartition(".")[0] == slot]
+        found: list[Delivery] = []
+        for name in former:
+            if name == reader:
+                continue
+            pending = await self.connection.ask("listing pending", self.client.xpending_range(key, role, "-", "+", 1_000_000, name))
+            if pending:
+                ids = [item["message_id"] for item in pending]
+                claimed = await self.connection.ask("inheriting", self.client.xclaim(key, role, reader, 0, ids))
+                found += deliveries_of(stream, [[b"", claimed]])
+            await self.connection.verb("dismiss", stream, name)
+        return found
+
     async def read(self, stream: str, reader: str, *, count: int, block_s: float) -> list[Delivery]:
         call = self.client.xreadgroup(
             ROLE[stream], reader, {self.keys.stream(stream): ">"}, count=count, block=max(1, int(block_s * 1000)) if block_s > 0 else None
@@ -180,7 +200,7 @@ class RedisBroker:
 
     async def blame(self, reader: str, deliveries: Sequence[Delivery], *, max_attempts: int) -> None:
         outcomes = [(delivery, blamed(delivery.entry, len(deliveries) == 1, max_attempts)) for delivery in deliveries]
-        marked = [(d if isinstance(o, Bury) or o.failed else replace(d, entry=replace(d.entry, alone=True)), o) for d, o in outcomes]
+        marked = [(d if isinstance(o, Bury) or o.failed else replace(d, entry=entries.suspected(d.entry)), o) for d, o in outcomes]
         await self.settle(reader, marked)
 
     # Versions
@@ -229,8 +249,8 @@ def settlement_call(reader: str, delivery: Delivery, outcome: Outcome) -> tuple[
     stream, entry = delivery.stream, delivery.entry
     head: list[Arg] = [entry.group, stream, delivery.entry_id]
     if isinstance(outcome, Forward):
-        part = new_part(stream, outcome.group)
-        fields = entry_args(grown(entry, outcome.group, sum(map(len, part.values()))))
+        part = codec.encode_added(stream, outcome.group)
+        fields = entry_args(entries.forwarded(entry, outcome.group, added=sum(map(len, part.values()))))
         name = "forward_into_rollouts" if NEXT[stream] == "rollouts" else "forward"
         return name, [*head, NEXT[stream], len(fields), *fields, 2 * len(part), *flat(part.items())]
     if isinstance(outcome, Retire):
@@ -240,34 +260,10 @@ def settlement_call(reader: str, delivery: Delivery, outcome: Outcome) -> tuple[
         fields = entry_args(entry)
         return "bury", [*head, reader, outcome.reason, len(fields), *fields]
     if isinstance(outcome, Recycle):
-        fields = entry_args(replace(entry, attempt=0, alone=False, oldest_version=-1, newest_version=-1, reward=None, tokens=0))
+        fields = entry_args(entries.recycled(entry, floor=0, last_version=0, size=entry.bytes))
         return "release", [*head, reader, "recycle", "", len(fields), *fields]
-    fields = entry_args(replace(entry, attempt=entry.attempt + outcome.failed))
+    fields = entry_args(entries.released(entry, failed=outcome.failed))
     return "release", [*head, reader, "stage", "", len(fields), *fields]
-
-
-def new_part(stream: str, group: Group) -> dict[bytes, bytes]:
-    """The body fields this stage adds."""
-    if stream == "prompts":
-        assert group.rollouts is not None, f"group {group.id} leaves {stream} without rollouts"
-        return codec.encode_rollouts(group.rollouts)
-    assert group.scores is not None, f"group {group.id} leaves {stream} without scores"
-    return codec.encode_scores(group.scores)
-
-
-def grown(entry: Entry, group: Group, added: int) -> Entry:
-    """The next entry: what this stage learned, attempts counted anew."""
-    rollouts = group.rollouts
-    return replace(
-        entry,
-        attempt=0,
-        alone=False,
-        oldest_version=rollouts.oldest_version if rollouts else -1,
-        newest_version=rollouts.newest_version if rollouts else -1,
-        reward=group.reward,
-        tokens=group.tokens,
-        bytes=entry.bytes + added,
-    )
 
 
 def blamed(entry: Entry, alone: bool, max_attempts: int) -> Bury | Release:
@@ -289,6 +285,8 @@ def run_state(raw: Mapping[str, str], server: str) -> RunState:
         cap=int(raw.get("cap", 0)),
         eval_cap=int(raw.get("eval_cap", 0)),
         finished=raw.get("finished", ""),
+        groups=int(raw.get("groups", 0)),
+        staleness=int(raw.get("staleness", 0)),
     )
 
 
@@ -341,7 +339,7 @@ def deliveries_of(stream: str, reply: Any) -> list[Delivery]:
     """Entries of a read; one that was settled meanwhile comes without fields and is left out."""
     return [
         Delivery(stream=stream, entry_id=text(entry_id), entry=codec.decode_entry(fields))
-        for _, entries in reply or []
-        for entry_id, fields in entries
+        for _, read in reply or []
+        for entry_id, fields in read
         if fields
     ]

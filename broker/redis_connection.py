@@ -44,6 +44,7 @@ ENTERED = {
     "bury",
     "release",
     "renew",
+    "dismiss",
     "books",
     "prepare",
     "commit",

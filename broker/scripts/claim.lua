@@ -2,5 +2,4 @@
 -- ARGV: '', epoch
 if tonumber(state('epoch') == '' and '0' or state('epoch')) >= tonumber(ARGV[3]) then return { 'fenced', state('epoch') } end
 redis.call('HSET', RUN, 'epoch', ARGV[3])
-tick()
 return { 'done' }

@@ -1,4 +1,5 @@
--- A new incarnation on this server. The epoch is its name: the store hands out each epoch once.
+-- A new incarnation on this server. Its number starts at a million times the epoch: the store hands out each epoch once,
+-- so no number is given twice, not even by a server that lost everything.
 -- ARGV: epoch, server, cap, groups, staleness, eval cap, announcement, version, its epoch, digest,
 --       'keep' | 'restore', then for restore: tick, cursor, cursor value, exhausted, lines, line fields …, counts, name, value …, open …
 if ARGV[3] ~= state('epoch') then return { 'fenced', state('epoch') } end
@@ -33,7 +34,7 @@ for stream, role in pairs(ROLE) do
   if made.err and not made.err:find('BUSYGROUP') then return redis.error_reply(made.err) end
 end
 redis.call('HSET', RUN, 'server', ARGV[4], 'cap', ARGV[5], 'groups', ARGV[6], 'staleness', ARGV[7], 'eval_cap', ARGV[8],
-  'incarnation', ARGV[3])
+  'incarnation', string.format('%d', math.max(tonumber(state('incarnation') == '' and '0' or state('incarnation')), 1000000 * ARGV[3]) + 1))
 redis.call('HDEL', RUN, 'finished')
 tick()
 return { 'done' }

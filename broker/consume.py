@@ -1,0 +1,229 @@
+"""The one consuming loop: read, work, settle, renew, drain. Every role that reads `prompts` or `rollouts` runs it.
+
+For: turning deliveries into outcomes through a handler that never sees the broker. Not for: the trainer, which holds many
+deliveries and commits them together (`consumers.trainer_consumer`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import structlog
+
+from broker.archive import Archive
+from broker.contract import WorkBroker
+from broker.errors import Backpressure, Broken, Misconfigured, Poison, Reset, Unavailable
+from broker.messages import Delivery, Group
+from broker.outcomes import Bury, Outcome, Release, Retire
+from broker.telemetry import Meter
+
+log = structlog.get_logger()
+
+
+class Handler(Protocol):
+    """Maps one delivery to one outcome; called concurrently, up to the loop's capacity."""
+
+    async def __call__(self, delivery: Delivery, group: Group) -> Outcome: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How the loop reads and gives up."""
+
+    capacity: int
+    """Deliveries in hand at once."""
+    block_s: float = 1.0
+    lease_s: float = 10.0
+    max_attempts: int = 3
+    drain_s: float = 20.0
+    enter_s: float = 600.0
+    """How long to wait for a trainer to open the run."""
+
+
+@dataclass(slots=True)
+class Consuming:
+    """One stay in the run, from entering it until it is drained, reset or over."""
+
+    broker: WorkBroker
+    stream: str
+    slot: str
+    handle: Handler
+    rules: Rules
+    meter: Meter
+    stop: asyncio.Event
+    archive: Archive | None = None
+    progress: Callable[[], float] | None = None
+    """Rises while the work in hand advances; leases are renewed only then. Default: the meter's own count."""
+    may_read: Callable[[], bool] = lambda: True
+    reader: str = ""
+    held: dict[str, asyncio.Task[None]] = field(default_factory=dict[str, "asyncio.Task[None]"])
+    deliveries: dict[str, Delivery] = field(default_factory=dict[str, Delivery])
+    settled: asyncio.Queue[tuple[Delivery, Outcome]] = field(default_factory=asyncio.Queue[tuple[Delivery, Outcome]])
+    freed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self) -> None:
+        """consumes: `stream`   produces: whatever the handler forwards
+        waits for: an entry and a free place   unblocked by: a writer, a finished handler, a reader that died
+        on stop: takes no more, finishes what it holds, gives the rest back by the deadline
+        """
+        self.reader = self.reader or await self.broker.enlist(self.slot)
+        await self.blame_the_dead(await self.broker.inherit(self.stream, self.reader, self.slot))
+        async with asyncio.TaskGroup() as tasks:
+            background = [tasks.create_task(self.settling()), tasks.create_task(self.renewing())]
+            await self.start(await self.broker.reread(self.stream, self.reader), tasks)
+            while not await self.is_over():
+                room = self.room()
+                if room:
+                    block_s = self.rules.block_s if not self.held else min(self.rules.block_s, 0.05)
+                    await self.start(await self.broker.read(self.stream, self.reader, count=room, block_s=block_s), tasks)
+                else:
+                    await self.a_place()
+            await self.drain()
+            for task in background:
+                task.cancel()
+
+    def room(self) -> int:
+        return self.rules.capacity - len(self.held) if self.may_read() else 0
+
+    async def a_place(self) -> None:
+        """Wait until a handler has finished, at most one blocking read long."""
+        self.freed.clear()
+        try:
+            await asyncio.wait_for(self.freed.wait(), self.rules.block_s)
+        except TimeoutError:
+            return
+
+    async def is_over(self) -> bool:
+        if self.stop.is_set():
+            return True
+        if self.held:
+            return False
+        return bool((await self.broker.look()).finished)
+
+    async def start(self, deliveries: Sequence[Delivery], tasks: asyncio.TaskGroup) -> None:
+        """Begin work on these; one that was in hand at a death is worked on with nothing else in hand."""
+        fresh = [delivery for delivery in deliveries if delivery.entry_id not in self.held]
+        bodies = await self.broker.bodies(fresh) if fresh else []
+        for delivery, group in zip(fresh, bodies, strict=True):
+            if group is None:
+                continue
+            if delivery.entry.alone:
+                await self.nothing_held()
+            self.deliveries[delivery.entry_id] = delivery
+            self.held[delivery.entry_id] = tasks.create_task(self.work(delivery, group))
+            if delivery.entry.alone:
+                await self.nothing_held()
+
+    async def nothing_held(self) -> None:
+        while self.held:
+            await self.a_place()
+
+    async def work(self, delivery: Delivery, group: Group) -> None:
+        with self.meter.busy():
+            outcome = await answer(self.handle, delivery, group, self.rules.max_attempts)
+        if self.archive and isinstance(outcome, Retire | Bury):
+            self.archive.append(group, fate=outcome.reason)
+        await self.settled.put((delivery, outcome))
+
+    async def settling(self) -> None:
+        """consumes: outcomes   produces: settled entries   waits for: a handler   unblocked by: its answer"""
+        while True:
+            batch = [await self.settled.get()]
+            while not self.settled.empty():
+                batch.append(self.settled.get_nowait())
+            await self.settle(batch)
+            for delivery, _ in batch:
+                self.held.pop(delivery.entry_id, None)
+                self.deliveries.pop(delivery.entry_id, None)
+            self.meter.progress += len(batch)
+            self.meter.items += len(batch)
+            self.freed.set()
+
+    async def settle(self, batch: Sequence[tuple[Delivery, Outcome]]) -> None:
+        while True:
+            try:
+                verdicts = await self.broker.settle(self.reader, batch)
+            except Backpressure as full:
+                log.warning("waiting", reason=str(full), groups=len(batch))
+                await asyncio.sleep(0.5)
+                continue
+            for (delivery, outcome), verdict in zip(batch, verdicts, strict=True):
+                if verdict != "done":
+                    log.info("another reader was first", group=delivery.entry.group, verdict=verdict, outcome=type(outcome).__name__)
+            return
+
+    async def renewing(self) -> None:
+        """consumes: leases   produces: young ones   waits for: a third of the lease   unblocked by: time, if work advances"""
+        seen, beats = -1.0, 0
+        while True:
+            await asyncio.sleep(self.rules.lease_s / 3)
+            now = self.progress() if self.progress else float(self.meter.progress)
+            if self.deliveries and now != seen:
+                await self.broker.renew(self.reader, list(self.deliveries.values()))
+            seen, beats = now, beats + 1
+            if beats % 3 == 0:
+                room = self.rules.capacity - len(self.held)
+                if room > 0:
+                    idle = 3 * self.rules.lease_s
+                    await self.blame_the_dead(await self.broker.adopt(self.stream, self.reader, idle_s=idle, count=room))
+
+    async def blame_the_dead(self, adopted: Sequence[Delivery]) -> None:
+        """What a dead reader held goes back to the stream: alone it counts as an attempt, else each is tried alone."""
+        lost = [delivery for delivery in adopted if delivery.entry_id not in self.held]
+        if lost:
+            log.warning("adopted from a dead reader", groups=[delivery.entry.group for delivery in lost][:8], count=len(lost))
+            await self.broker.blame(self.reader, lost, max_attempts=self.rules.max_attempts)
+
+    async def drain(self) -> None:
+        """Finish what is in hand by the deadline; what is left then is released, not lost."""
+        deadline = time.monotonic() + self.rules.drain_s
+        while self.held and time.monotonic() < deadline:
+            await self.a_place()
+        for entry_id, task in list(self.held.items()):
+            task.cancel()
+            await self.settle([(self.deliveries[entry_id], Release(reason="drained"))])
+        self.held.clear()
+
+
+async def answer(handle: Handler, delivery: Delivery, group: Group, max_attempts: int) -> Outcome:
+    """The handler's outcome, or the one its error stands for. Broken and Misconfigured pass: they stop the process."""
+    try:
+        return await handle(delivery, group)
+    except (Broken, Misconfigured):
+        raise
+    except Exception as error:
+        return outcome_of(error, delivery, max_attempts)
+
+
+def outcome_of(error: Exception, delivery: Delivery, max_attempts: int) -> Outcome:
+    """Errors become outcomes here and nowhere else."""
+    said = f"{type(error).__name__}: {error}"
+    if isinstance(error, Poison):
+        log.error("buried", group=delivery.entry.group, reason=said)
+        return Bury(reason=said)
+    if delivery.entry.attempt + 1 >= max_attempts:
+        log.error("buried", group=delivery.entry.group, reason=said, attempts=delivery.entry.attempt + 1)
+        return Bury(reason=f"{said} (attempt {delivery.entry.attempt + 1} of {max_attempts})")
+    log.warning("trying again", group=delivery.entry.group, reason=said, attempt=delivery.entry.attempt + 1, of=max_attempts)
+    return Release(reason=said, failed=True)
+
+
+async def consume(make: Callable[[], Consuming], broker: WorkBroker, stop: asyncio.Event, enter_s: float = 600.0) -> None:
+    """Consume until stopped or the run is over, entering the run anew whenever the server lost or re-opened it.
+
+    consumes: a run   produces: stays in it   waits for: an open run   unblocked by: a trainer that opens it
+    """
+    while not stop.is_set():
+        state = await broker.enter(timeout_s=enter_s)
+        if state.finished:
+            return
+        try:
+            await make().run()
+        except* (Reset, Unavailable) as group:
+            log.warning("entering the run again", reason=str(group.exceptions[0]))
+        else:
+            return

@@ -1,0 +1,79 @@
+"""What every role's process does around its loop: signals, heartbeat, exit codes.
+
+For: `python -m producers …` and `python -m consumers …`. Not for: spawning them (`scheduler.controller_process`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from broker.contract import RunBroker
+from broker.errors import TidemillError
+from broker.telemetry import Meter
+
+log = structlog.get_logger()
+
+
+def run_role(main: Callable[[asyncio.Event], Awaitable[object]]) -> int:
+    """Run `main` until it returns; SIGTERM sets its stop event. The exit code says what went wrong (`broker.errors`)."""
+    try:
+        asyncio.run(with_signals(main))
+    except TidemillError as error:
+        return report(error)
+    except BaseExceptionGroup as group:
+        known = first_of(group)
+        if known is None:
+            traceback.print_exception(group)
+            return 70
+        return report(known)
+    return 0
+
+
+async def with_signals(main: Callable[[asyncio.Event], Awaitable[object]]) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; the launcher decides
+    await main(stop)
+
+
+def report(error: TidemillError) -> int:
+    log.error("stopped", kind=type(error).__name__, reason=str(error))
+    print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+    return error.exit_code
+
+
+def first_of(group: BaseExceptionGroup[BaseException]) -> TidemillError | None:
+    for error in group.exceptions:
+        found = first_of(error) if isinstance(error, BaseExceptionGroup) else error
+        if isinstance(found, TidemillError):
+            return found
+    return None
+
+
+@contextlib.asynccontextmanager
+async def beating(broker: RunBroker, name: str, role: str, meter: Meter, *, every_s: float = 1.0):
+    """Report the meter while the block runs; an unreachable server is the loop's matter, not the heartbeat's."""
+    task = asyncio.create_task(beat(broker, name, role, meter, every_s))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError, TidemillError):
+            await broker.beat(name, {"role": role, "pid": os.getpid(), **meter.facts()})
+
+
+async def beat(broker: RunBroker, name: str, role: str, meter: Meter, every_s: float) -> None:
+    """consumes: the meter   produces: a heartbeat   waits for: time   unblocked by: time"""
+    while True:
+        with contextlib.suppress(TidemillError):
+            await broker.beat(name, {"role": role, "pid": os.getpid(), **meter.facts()})
+        await asyncio.sleep(every_s)

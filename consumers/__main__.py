@@ -1,0 +1,85 @@
+"""`python -m consumers reward|trainer|rank --run DIR`: wiring only.
+
+For: one role's process on a run folder. Not for: decisions. Torch and DeepSpeed are imported by the learner alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from pathlib import Path
+
+from broker.archive import Archive
+from broker.consume import Consuming, Rules, consume
+from broker.errors import Misconfigured
+from broker.redis_broker import RedisBroker
+from broker.role_process import beating, run_role
+from broker.settings import BrokerSection, RunSection, broker_url, load_section, run_folder_settings
+from broker.streams import ROLLOUTS
+from broker.telemetry import Meter, configure
+from consumers.settings import AlgorithmSection, RewardSection
+
+
+async def reward(folder: Path, name: str, stop: asyncio.Event) -> None:
+    """Rewards and the consuming loop of `rollouts`."""
+    from consumers.algorithms import create as create_algorithm
+    from consumers.reward_consumer import RewardConsumer
+    from consumers.rewards import create as create_reward
+
+    raw = run_folder_settings(folder)
+    run, broker_settings = load_section(RunSection, "run", raw["run"]), load_section(BrokerSection, "broker", raw["broker"])
+    settings, algorithm = load_section(RewardSection, "reward", raw["reward"]), load_section(AlgorithmSection, "algorithm", raw["algorithm"])
+    meter = Meter(stage="starting the rules")
+    broker = await RedisBroker.connect(broker_url(broker_settings), folder.name)
+    archive = Archive(folder / "groups", name) if run.keep_groups else None
+    async with beating(broker, name, "reward", meter):
+        rewards = create_reward(settings)
+        handler = RewardConsumer(rewards, create_algorithm(algorithm).has_signal, dynamic_sampling=algorithm.dynamic_sampling)
+        rules = Rules(
+            capacity=settings.capacity,
+            block_s=broker_settings.block_s,
+            lease_s=broker_settings.lease_s,
+            max_attempts=broker_settings.max_attempts,
+            drain_s=broker_settings.drain_s,
+        )
+
+        def stay() -> Consuming:
+            meter.stage = "scoring"
+            return Consuming(broker, ROLLOUTS, name, handler, rules, meter, stop, archive=archive)
+
+        meter.stage = "waiting for the run to open"
+        await consume(stay, broker, stop)
+        await rewards.close()
+    await broker.close()
+
+
+async def trainer(folder: Path, name: str, stop: asyncio.Event) -> None:
+    from consumers.trainer_start import train
+
+    meter = Meter(stage="loading the learner")
+    raw = run_folder_settings(folder)
+    await train(folder, name, raw, meter, stop)
+
+
+ROLES = {"reward": reward, "trainer": trainer}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m consumers", description=__doc__)
+    parser.add_argument("role", choices=sorted(ROLES))
+    parser.add_argument("--run", type=Path, required=True, help="run folder")
+    parser.add_argument("--name", default="", help="name of the slot; default: the role")
+    options = parser.parse_args(arguments)
+    folder, name = options.run.resolve(), options.name or options.role
+    try:
+        configure(folder, process=name, role=options.role, run=folder.name)
+        run_folder_settings(folder)
+    except Misconfigured as error:
+        print(f"Misconfigured: {error}", file=sys.stderr)
+        return error.exit_code
+    return run_role(lambda stop: ROLES[options.role](folder, name, stop))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+"""One step's result becomes a version: books read, folder written whole, ledger committed; and checkpoints beside it.
+
+For: the order of writes that makes training happen exactly once. Not for: choosing the batch or training it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import structlog
+
+from broker.contract import Announcement, Books
+from broker.messages import Actions, Delivery, Group
+from broker.redis_trainer import RedisTrainer
+from broker.weights import TENSORS, Canary, Manifest, VersionStore, file_digest, version_path, write_batch, write_manifest, write_whole
+from consumers.learners.base import Learner
+from consumers.takeover import line_of
+
+log = structlog.get_logger()
+
+CANARY_SEQUENCES = 4
+"""Sequences compared after each load: enough to notice other weights, cheap enough for every version."""
+
+CHECKPOINTS_KEPT = 2
+"""The newest may be torn by a failing disk; the one before it still stands, with the batches after it."""
+
+
+@dataclass(slots=True)
+class Publication:
+    """Writes versions and checkpoints of one run."""
+
+    broker: RedisTrainer
+    store: VersionStore
+    learner: Learner
+    keep: int
+    """Versions whose tensors stay although nobody holds them."""
+    canaries: tuple[tuple[Actions, Actions], ...] = ()
+
+    def remember(self, groups: Sequence[Group]) -> None:
+        """The first rollouts seen become the canary's sequences."""
+        if not self.canaries:
+            chosen = [group for group in groups if group.rollouts and len(group.rollouts.logprobs)][:CANARY_SEQUENCES]
+            self.canaries = tuple((one.prompt.actions, one.rollouts.actions[one.rollouts.sibling(0)]) for one in chosen if one.rollouts)
+
+    def canary(self) -> Canary:
+        if not self.canaries:
+            return Canary()
+        contexts, continuations = [c for c, _ in self.canaries], [c for _, c in self.canaries]
+        logprobs = self.learner.logprobs(contexts, continuations)
+        return Canary(contexts=rows(contexts), continuations=rows(continuations), logprobs=rows(logprobs))
+
+    def write(
+        self, version: int, epoch: int, parent_epoch: int, groups: Sequence[Group], *, seed: int, books: Books
+    ) -> Manifest:
+        """The version's folder, whole and durable (its tensors are not fsynced: replay rebuilds them)."""
+        with self.store.writing(version_path(version, epoch)) as folder:
+            self.learner.export(folder)
+            write_batch(folder, groups)
+            manifest = Manifest(
+                version=version,
+                epoch=epoch,
+                parent_epoch=parent_epoch,
+                groups=tuple(group.id for group in groups),
+                seed=seed,
+                digest=file_digest(folder / TENSORS),
+                books=books,
+                canary=self.canary(),
+            )
+            write_manifest(folder, manifest)
+        return manifest
+
+    async def publish(
+        self,
+        parent: Announcement,
+        deliveries: Sequence[Delivery],
+        groups: Sequence[Group],
+        *,
+        seed: int,
+        evaluate: int = 0,
+        hold_s: float = 0,
+    ) -> Manifest:
+        """Prepare, write, commit. Raises Fenced or Broken (the batch was not open any more) without having published."""
+        books = await self.broker.prepare(deliveries)
+        version, epoch = parent.version + 1, self.broker.epoch
+        manifest = await asyncio.to_thread(self.write, version, epoch, parent.epoch, groups, seed=seed, books=books)
+        await self.broker.commit(line_of(manifest), manifest.announcement, deliveries, evaluate=evaluate, hold_s=hold_s)
+        return manifest
+
+    def checkpoint(self, live: Announcement) -> None:
+        """Save the learner as it is after `live`."""
+        with self.store.writing(checkpoint_path(live)) as folder:
+            self.learner.save(folder)
+            write_whole(folder / "checkpoint.json", json.dumps({"version": live.version, "epoch": live.epoch}).encode())
+            fsync_tree(folder)
+
+    async def prune(self, live: Announcement) -> None:
+        """Old checkpoints, batches no checkpoint needs, and tensors nobody may ask for."""
+        checkpoints = self.store.checkpoints()
+        for _, _, folder in checkpoints[:-CHECKPOINTS_KEPT]:
+            self.store.delete(f"checkpoints/{folder.name}")
+        oldest = checkpoints[-CHECKPOINTS_KEPT:][0][0] if checkpoints else 0
+        keep = [version for version in range(live.version - self.keep + 1, live.version + 1) if version >= 0]
+        for gone in await self.broker.forget_versions(keep):
+            self.store.drop_tensors(gone.path)
+        for manifest in self.store.manifests():
+            if 0 < manifest.version < oldest and not (self.store.folder(manifest.path) / TENSORS).exists():
+                self.store.delete(manifest.path)
+        if oldest > 0:
+            await self.broker.trim_ledger(oldest)
+
+
+def checkpoint_path(live: Announcement) -> str:
+    return f"checkpoints/{live.version:06d}-e{live.epoch:03d}"
+
+
+def rows(arrays: Sequence[Actions]) -> tuple[tuple[object, ...], ...]:
+    return tuple(tuple(np.asarray(array).tolist()) for array in arrays)
+
+
+def fsync_tree(folder: Path) -> None:
+    for path in folder.rglob("*"):
+        if path.is_file():
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)

@@ -1,0 +1,240 @@
+"""The trainer: scored groups in, weight versions out, every group trained once.
+
+For: the loop that collects, trains, publishes, checkpoints, measures and ends the run. Not for: which groups (`batching`),
+how (`learners`, `algorithms`), or the order of writes (`publication`), which it calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from broker.archive import Archive
+from broker.contract import Announcement
+from broker.errors import Backpressure, Broken, Reset, Unavailable
+from broker.messages import Delivery, Group
+from broker.outcomes import Outcome, Recycle
+from broker.redis_trainer import RedisTrainer
+from broker.streams import SCORED
+from broker.telemetry import Meter
+from consumers.algorithms.base import Algorithm
+from consumers.batching import Batch, Done, Wait, choose
+from consumers.learners.base import Learner, StepResult
+from consumers.measurement import Measurement
+from consumers.publication import Publication
+from consumers.settings import TrainSection
+from consumers.staleness import judge, spread
+from consumers.step_record import StepRecord
+from consumers.takeover import Bounds
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class Trainer:
+    """One process's stay as the run's trainer."""
+
+    broker: RedisTrainer
+    learner: Learner
+    algorithm: Algorithm
+    publication: Publication
+    measurement: Measurement
+    records: StepRecord
+    settings: TrainSection
+    bounds: Bounds
+    live: Announcement
+    run_seed: int
+    steps: int
+    retake: Callable[[], Awaitable[Announcement]]
+    """Take the run over again (the server came back); answers the live version."""
+    meter: Meter
+    stop: asyncio.Event
+    reader: str = "trainer"
+    archive: Archive | None = None
+    held: dict[str, Delivery] = field(default_factory=dict[str, Delivery])
+    waiting_since: float = 0.0
+    waiting_for: str = ""
+
+    async def run(self) -> str:
+        """consumes: `scored`   produces: weight versions
+        waits for: B groups that may be trained next   unblocked by: the reward consumer
+        Returns why it ended.
+        """
+        await self.regain()
+        while not self.stop.is_set():
+            reason = await self.reached_end()
+            if reason:
+                return await self.finish(reason)
+            try:
+                choice = await self.collect()
+                if isinstance(choice, Batch):
+                    await self.step(choice)
+                elif isinstance(choice, Done):
+                    return await self.finish(choice.reason)
+            except (Reset, Unavailable) as lost:
+                await self.come_back(lost)
+        return "stopped"
+
+    async def regain(self) -> None:
+        """Whatever an earlier trainer held is ours now: its epoch is fenced, so nobody else may settle it."""
+        adopted = await self.broker.adopt(SCORED, self.reader, idle_s=0, count=1_000_000)
+        own = await self.broker.reread(SCORED, self.reader)
+        self.held = {one.entry.group: one for one in [*adopted, *own]}
+
+    async def collect(self) -> Batch | Wait | Done:
+        """Read what there is room for, put aside what is late, and choose."""
+        room = max(self.bounds.cap, self.settings.groups) - len(self.held)
+        enough = len(self.held) >= self.settings.groups and not self.waiting_for
+        if room > 0:
+            for one in await self.broker.read(SCORED, self.reader, count=room, block_s=0 if enough else 0.25):
+                self.held[one.entry.group] = one
+        books = await self.broker.books()
+        self.held = {group: one for group, one in self.held.items() if group in books.open and books.open[group].entry_id == one.entry_id}
+        await self.put_aside_late({group: line.last_version for group, line in books.open.items()})
+        choice = choose(
+            list(self.held.values()),
+            books.open,
+            version=self.live.version,
+            groups=self.settings.groups,
+            exhausted=books.exhausted,
+            bounded=self.settings.late != "keep",
+        )
+        self.waiting_for = choice.reason if isinstance(choice, Wait) else ""
+        self.meter.stage = f"waiting: {self.waiting_for}" if self.waiting_for else "training"
+        return choice
+
+    async def put_aside_late(self, last_versions: dict[str, int]) -> None:
+        late: list[tuple[Delivery, Outcome]] = []
+        for one in self.held.values():
+            last = last_versions[one.entry.group]
+            fate = judge(one.entry, self.live.version, last, self.settings.staleness, self.settings.late)
+            if fate is not None:
+                late.append((one, fate))
+        if late:
+            await self.broker.settle(self.reader, late)
+            how = "recycled" if isinstance(late[0][1], Recycle) else "retired"
+            log.warning(f"groups came too late and were {how}", groups=len(late), reason=late[0][1].reason)
+            for one, _ in late:
+                del self.held[one.entry.group]
+
+    async def step(self, batch: Batch) -> None:
+        """Train the batch, publish the version, forget the groups."""
+        waited = time.monotonic() - self.waiting_since if self.waiting_since else 0.0
+        started = time.monotonic()
+        groups = await self.payloads(batch.deliveries)
+        self.publication.remember(groups)
+        seed = step_seed(self.run_seed, self.live.version)
+        with self.meter.busy():
+            result = await asyncio.to_thread(self.train, groups, self.live.version, seed)
+            trained = time.monotonic()
+            await self.publish(batch.deliveries, groups, seed)
+        self.account(batch.deliveries, groups, result, waited=waited, train_s=trained - started, publish_s=time.monotonic() - trained)
+        await self.keep_house()
+        self.waiting_since = time.monotonic()
+
+    async def payloads(self, deliveries: Sequence[Delivery]) -> list[Group]:
+        """The bodies of the batch; one missing drops the step: never fewer than were chosen."""
+        bodies = await self.broker.bodies(deliveries)
+        groups = [body for body in bodies if body is not None]
+        if len(groups) != len(deliveries):
+            raise Broken(f"{len(deliveries) - len(groups)} of {len(deliveries)} groups of the batch lost their bodies; the trainer restarts from the ledger")
+        return groups
+
+    def train(self, groups: Sequence[Group], version: int, seed: int) -> StepResult:
+        """The step from `version`; also what replay runs."""
+        return self.learner.step(groups, advantages_of(self.algorithm, groups), version=version, seed=seed)
+
+    async def publish(self, deliveries: Sequence[Delivery], groups: Sequence[Group], seed: int) -> None:
+        """Until it is committed or refused: a server that went away is waited for, and taken over again."""
+        evaluate = self.measurement.wanted_at(self.live.version + 1)
+        if self.archive:
+            for group in groups:
+                self.archive.append(group, fate=f"trained {self.live.version + 1}")
+        while True:
+            try:
+                manifest = await self.publication.publish(
+                    self.live, deliveries, groups, seed=seed, evaluate=evaluate, hold_s=self.measurement.hold_s
+                )
+            except Backpressure as full:
+                log.warning("waiting to publish", reason=str(full))
+                await asyncio.sleep(0.5)
+            except (Reset, Unavailable) as lost:
+                before = self.live
+                await self.come_back(lost)
+                if self.live.version == before.version + 1:
+                    break
+            else:
+                self.live = manifest.announcement
+                break
+        for one in deliveries:
+            self.held.pop(one.entry.group, None)
+        self.meter.version = self.live.version
+
+    async def come_back(self, lost: Exception) -> None:
+        """Take the run over again; only a run that stands where this learner stands can be gone on with."""
+        log.warning("the server went away; taking the run over again", reason=str(lost))
+        before = self.live
+        self.live = await self.retake()
+        await self.regain()
+        same = (self.live.version, self.live.epoch) == (before.version, before.epoch)
+        if not same and self.live.version != before.version + 1:
+            raise Broken(
+                f"the run came back at version {self.live.version}, this trainer stands at {before.version}; "
+                "it restarts from the newest checkpoint"
+            )
+
+    def account(
+        self, deliveries: Sequence[Delivery], groups: Sequence[Group], result: StepResult, *, waited: float, train_s: float, publish_s: float
+    ) -> None:
+        staleness = spread([one.entry for one in deliveries], self.live.version - 1)
+        self.meter.progress += 1
+        self.meter.items += len(groups)
+        self.meter.tokens += sum(group.tokens for group in groups)
+        self.records.step(self.live.version, groups, staleness, result, wait_s=waited, train_s=train_s, publish_s=publish_s)
+        log.info("trained", version=self.live.version, reward=self.records.last_reward, staleness=staleness.largest)
+
+    async def keep_house(self) -> None:
+        """Checkpoint when due, then delete what neither it nor anybody needs."""
+        if self.live.version % self.settings.checkpoint_every == 0:
+            self.meter.stage = "saving a checkpoint"
+            await asyncio.to_thread(self.publication.checkpoint, self.live)
+        if self.live.version % min(10, self.settings.checkpoint_every) == 0:
+            await self.publication.prune(self.live)
+
+    async def reached_end(self) -> str:
+        """Why the run is over, or nothing."""
+        goal = await self.measurement.look(self.broker)
+        if goal:
+            return goal
+        return f"trained {self.live.version} versions" if self.live.version >= self.steps else ""
+
+    async def finish(self, reason: str) -> str:
+        """Measure the last version, then tell everybody."""
+        self.meter.stage = "measuring the last version"
+        await self.measurement.last(self.broker, self.live.version, self.stop)
+        await self.broker.finish(reason)
+        self.meter.stage = f"finished: {reason}"
+        log.info("finished", reason=reason, version=self.live.version)
+        return reason
+
+
+def advantages_of(algorithm: Algorithm, groups: Sequence[Group]) -> list[NDArray[np.float32]]:
+    """(G,) advantages of each group; raises Broken for a group without scores."""
+    found: list[NDArray[np.float32]] = []
+    for group in groups:
+        if group.scores is None:
+            raise Broken(f"group {group.id} reached the trainer without scores; stopping; this is a bug of a reward consumer")
+        found.append(algorithm.advantages(group.scores.rewards))
+    return found
+
+
+def step_seed(run_seed: int, version: int) -> int:
+    """The same for a step however often it is replayed."""
+    return int.from_bytes(hashlib.sha256(f"{run_seed}/{version}".encode()).digest()[:4], "little")

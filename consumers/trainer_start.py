@@ -1,0 +1,108 @@
+"""Wiring of the trainer: learner, store, take-over, replay, loop.
+
+For: turning settings into a running `Trainer`. Not for: what it does then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from broker.archive import Archive
+from broker.contract import Announcement, Books
+from broker.redis_trainer import RedisTrainer
+from broker.role_process import beating
+from broker.settings import BrokerSection, ModelSection, RunSection, WeightsSection, broker_url, load_section
+from broker.stop_rule import parse
+from broker.telemetry import Meter
+from broker.weights import Manifest, VersionStore
+from consumers.algorithms import create as create_algorithm
+from consumers.learners import create as create_learner
+from consumers.measurement import Measurement
+from consumers.publication import Publication
+from consumers.replay import catch_up
+from consumers.settings import AlgorithmSection, TrainSection
+from consumers.step_record import StepRecord
+from consumers.takeover import Bounds, take_over
+from consumers.trainer_consumer import Trainer
+
+log = structlog.get_logger()
+
+
+async def train(folder: Path, name: str, raw: dict[str, Any], meter: Meter, stop: asyncio.Event) -> None:
+    """Come into the run, catch up with it, train until its end."""
+    run, settings = load_section(RunSection, "run", raw["run"]), load_section(TrainSection, "train", raw["train"])
+    algorithm_settings = load_section(AlgorithmSection, "algorithm", raw["algorithm"])
+    evaluation = raw["prompts"]["eval"]
+    broker = await RedisTrainer.connect(broker_url(load_section(BrokerSection, "broker", raw["broker"])), folder.name)
+    async with beating(broker, name, "trainer", meter):
+        learner = await asyncio.to_thread(
+            create_learner,
+            settings.learner,
+            model_folder=folder / "model",
+            settings=settings,
+            algorithm=algorithm_settings,
+            model=load_section(ModelSection, "model", raw["model"]),
+            seed=run.seed,
+        )
+        store = VersionStore(folder / "store")
+        publication = Publication(broker, store, learner, load_section(WeightsSection, "weights", raw["weights"]).keep)
+        bounds = Bounds(groups=settings.groups, staleness=settings.staleness, eval_cap=max(1, evaluation["size"]))
+        measurement = Measurement(
+            folder / "evaluations.jsonl", evaluation["size"], evaluation["every"], parse(run.stop_when) if run.stop_when else None
+        )
+
+        async def retake() -> Announcement:
+            live = await take_over(broker, store, bounds, lambda epoch: first_version(publication, epoch))
+            await measurement.first(broker, live.version)
+            return live
+
+        meter.stage = "taking the run over"
+        live = await retake()
+        trainer = Trainer(
+            broker=broker,
+            learner=learner,
+            algorithm=create_algorithm(algorithm_settings),
+            publication=publication,
+            measurement=measurement,
+            records=StepRecord(folder / "steps.jsonl"),
+            settings=settings,
+            bounds=bounds,
+            live=live,
+            run_seed=run.seed,
+            steps=run.steps,
+            retake=retake,
+            meter=meter,
+            stop=stop,
+            archive=Archive(folder / "groups", name) if run.keep_groups else None,
+        )
+        meter.stage = "replaying"
+        if not await asyncio.to_thread(catch_up, learner, store, live, trainer.train):
+            trainer.live = await republish(broker, store, publication, live)
+        meter.version = trainer.live.version
+        await trainer.run()
+        await asyncio.to_thread(learner.close)
+    await broker.close()
+
+
+def first_version(publication: Publication, epoch: int) -> Manifest:
+    """Version 0: the initial model, under this trainer's epoch."""
+    books = Books(tick=0, cursor=0, cursor_value="", open={}, counts={})
+    return publication.write(0, epoch, epoch, (), seed=0, books=books)
+
+
+async def republish(broker: RedisTrainer, store: VersionStore, publication: Publication, live: Announcement) -> Announcement:
+    """The live version's tensors were lost: rebuilt by replay, they are announced again under our epoch."""
+    from broker.weights import read_batch, read_manifest
+
+    lost = read_manifest(store.folder(live.path))
+    groups = read_batch(store.folder(live.path))
+    manifest = await asyncio.to_thread(
+        publication.write, live.version, broker.epoch, lost.parent_epoch, groups, seed=lost.seed, books=lost.books
+    )
+    await broker.announce(manifest.announcement)
+    log.warning("rebuilt the live version, its tensors were lost", version=live.version, epoch=broker.epoch)
+    return manifest.announcement

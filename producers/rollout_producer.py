@@ -1,0 +1,27 @@
+"""From a prompt group to its rollouts: the handler of the `prompts` stream.
+
+For: one group through the gate and the engine. Not for: streams (`broker.consume`), weights (`weight_follower`).
+"""
+
+from __future__ import annotations
+
+from broker.messages import Delivery, Group
+from broker.outcomes import Forward, Outcome
+from broker.telemetry import Meter
+from producers.engines.base import Engine
+from producers.weight_follower import WeightFollower
+
+
+class RolloutProducer:
+    """Handler: see `broker.consume.Handler`."""
+
+    def __init__(self, engine: Engine, follower: WeightFollower, meter: Meter) -> None:
+        self.engine = engine
+        self.follower = follower
+        self.meter = meter
+
+    async def __call__(self, delivery: Delivery, group: Group) -> Outcome:
+        async with self.follower.serving(delivery.entry):
+            rollouts = await self.engine.generate(group)
+        self.meter.tokens += len(rollouts.logprobs)
+        return Forward(group=group.with_rollouts(rollouts))

@@ -1,0 +1,207 @@
+"""Follows the live weight version and opens or closes the gate through which groups reach the engine.
+
+For: when to load which version, and the canary. Not for: sampling, or what a version is (`broker.weights`).
+
+Update modes: `between_groups` lets running groups finish under their version while new ones wait at the gate; `drain` also
+stops reading, so that everything in hand ends under the old version; `in_flight` loads at once, the engine recomputes its
+cache, and later actions carry the new version in their spans. Evaluation groups are sampled under exactly their version,
+in every mode: the engine serves it while they last, older or not, and then returns to the newest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Sequence
+from typing import Literal
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from broker.contract import Announcement, VersionBroker
+from broker.errors import Broken, Poison
+from broker.messages import Actions, Entry
+from broker.settings import WeightsSection
+from broker.telemetry import Meter
+from broker.weights import Canary, VersionStore, check_tensors, read_manifest
+from producers.engines.base import Continuation, Engine
+
+log = structlog.get_logger()
+
+Mode = Literal["between_groups", "in_flight", "drain"]
+
+
+def wanted_version(newest: int, measured: Collection[int]) -> int:
+    """The version to serve next: one that evaluation groups in hand ask for, oldest first, else the newest."""
+    return min(measured, default=newest)
+
+
+class WeightFollower:
+    """The gate of one engine."""
+
+    def __init__(
+        self, broker: VersionBroker, engine: Engine, store: VersionStore, settings: WeightsSection, *, mode: Mode, holder: str, meter: Meter
+    ) -> None:
+        self.broker = broker
+        self.engine = engine
+        self.store = store
+        self.settings = settings
+        self.mode: Mode = mode
+        self.holder = f"{holder}.{os.getpid()}"
+        self.meter = meter
+        self.newest = -1
+        self.version = -1
+        self.running = 0
+        self.running_eval = 0
+        self.in_hand = 0
+        self.measured: Counter[int] = Counter()
+        self.gone: set[int] = set()
+        self.switching = False
+        self.changed = asyncio.Condition()
+
+    def may_read(self) -> bool:
+        """False while a drain is due: nothing new until the newest version is served."""
+        return self.mode != "drain" or self.version >= self.newest
+
+    @contextlib.asynccontextmanager
+    async def serving(self, entry: Entry) -> AsyncIterator[None]:
+        """The engine serves weights this group may be sampled under, and keeps them (or newer ones) meanwhile."""
+        measured = entry.floor if entry.kind == "eval" else None
+        self.in_hand += 1
+        if measured is not None:
+            self.measured[measured] += 1
+        try:
+            async with self.changed:
+                self.changed.notify_all()
+                await self.changed.wait_for(lambda: self.may_start(entry))
+                if measured in self.gone:
+                    raise Poison(f"version {measured} is gone from the store, so it can no longer be measured; its evaluation group is buried")
+                self.running += 1
+                self.running_eval += measured is not None
+            try:
+                yield
+            finally:
+                self.running -= 1
+                self.running_eval -= measured is not None
+        finally:
+            self.in_hand -= 1
+            if measured is not None:
+                self.measured[measured] -= 1
+            async with self.changed:
+                self.changed.notify_all()
+
+    def may_start(self, entry: Entry) -> bool:
+        if entry.kind == "eval":
+            return entry.floor in self.gone or (self.version == entry.floor and not self.switching)
+        return self.version >= entry.floor and not self.switching and self.target() == self.version
+
+    def target(self) -> int:
+        measured = [version for version, groups in self.measured.items() if groups > 0 and version not in self.gone]
+        return wanted_version(self.newest, measured)
+
+    def may_switch(self) -> bool:
+        """Whether the engine may take other weights now."""
+        if self.running == 0:
+            return self.mode != "drain" or self.in_hand == sum(self.measured.values()) or self.version < 0 or self.stuck()
+        return self.mode == "in_flight" and self.running_eval == 0 and self.target() > self.version
+
+    def stuck(self) -> bool:
+        """In drain mode, groups in hand may need the newer weights themselves: then waiting for them would never end."""
+        return self.running == 0
+
+    async def follow(self) -> None:
+        """consumes: announcements   produces: the newest live version
+        waits for: a commit   unblocked by: the trainer
+        """
+        while True:
+            found = await self.broker.wait_version(self.newest, block_s=1.0)
+            if found:
+                async with self.changed:
+                    self.newest = found.version
+                    self.changed.notify_all()
+
+    async def switch(self) -> None:
+        """consumes: the wanted version   produces: an engine that serves it
+        waits for: running groups, as the mode says   unblocked by: the last of them
+        """
+        while True:
+            async with self.changed:
+                await self.changed.wait_for(lambda: self.newest >= 0 and self.target() != self.version)
+                self.switching = True
+                await self.changed.wait_for(lambda: self.target() == self.version or self.may_switch())
+                target = self.target()
+            if target != self.version:
+                await self.load(target)
+            async with self.changed:
+                self.switching = False
+                self.changed.notify_all()
+
+    async def load(self, version: int) -> None:
+        """Hold, verify, load, canary, report; a version that is gone is remembered as such."""
+        announcement = await self.broker.hold(version, self.holder, self.settings.hold_s)
+        if announcement is None:
+            await self.lost(version)
+            return
+        folder = self.store.folder(announcement.path)
+        await asyncio.to_thread(check_tensors, folder, announcement.digest)
+        await self.engine.load(folder, version)
+        await self.canary(announcement)
+        if self.version >= 0 and self.version != version:
+            await self.broker.drop_hold(self.version, self.holder)
+        self.version = self.meter.version = version
+        await self.broker.serving(self.holder, version, announcement.epoch)
+        log.debug("serving", version=version)
+
+    async def lost(self, version: int) -> None:
+        """An old version may be gone; the newest one was overtaken, so the next is asked for."""
+        if version < self.newest:
+            self.gone.add(version)
+            return
+        live = (await self.broker.look()).live
+        self.newest = live.version if live else self.newest
+        if live and live.version == version:
+            raise Broken(f"version {version} is live but may not be served; stopping; `tidemill inspect weights` shows why")
+
+    async def canary(self, announcement: Announcement) -> None:
+        """The engine's log-probs must be the trainer's. Raises Broken after a second load fails too (the slot is parked)."""
+        expected = read_manifest(self.store.folder(announcement.path)).canary
+        if not self.settings.canary or not expected.logprobs:
+            return
+        difference = await self.measure(expected)
+        if difference > self.settings.canary_tolerance:
+            log.warning("canary failed, loading again", version=announcement.version, difference=difference)
+            await self.engine.load(self.store.folder(announcement.path), announcement.version)
+            difference = await self.measure(expected)
+        if difference > self.settings.canary_tolerance:
+            raise Broken(
+                f"version {announcement.version}: the engine's log-probs differ from the trainer's by {difference:.2e} nats "
+                f"(allowed {self.settings.canary_tolerance:g}), twice; this slot stops sampling; the weights did not arrive, or "
+                "the engine computes something else (for bfloat16 raise weights.canary_tolerance to 0.25)"
+            )
+
+    async def measure(self, expected: Canary) -> float:
+        sequences = [
+            Continuation(context=actions_of(context), continuation=actions_of(continuation))
+            for context, continuation in zip(expected.contexts, expected.continuations, strict=True)
+        ]
+        found = await self.engine.logprobs(sequences)
+        return largest_difference(found, expected.logprobs)
+
+    async def keep_hold(self) -> None:
+        """consumes: time   produces: a fresh claim on the version served   waits for: a third of it   unblocked by: time"""
+        while True:
+            await asyncio.sleep(self.settings.hold_s / 3)
+            if self.version >= 0:
+                await self.broker.hold(self.version, self.holder, self.settings.hold_s)
+
+
+def actions_of(row: Sequence[float] | Sequence[Sequence[float]]) -> Actions:
+    values = np.asarray(row)
+    return values.astype(np.int32 if values.dtype.kind == "i" else np.float32)
+
+
+def largest_difference(found: Sequence[NDArray[np.float32]], expected: Sequence[Sequence[float]]) -> float:
+    return max((float(np.abs(a - np.asarray(b, np.float32)).max()) for a, b in zip(found, expected, strict=True) if len(b)), default=0.0)
