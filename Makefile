@@ -1,0 +1,46 @@
+# Everything a person types. Each target first brings .venv up to date with deploy/setup.sh (0.03 s when it is).
+#   make run [RUN=addition] [ARGS="train.groups=32"]        make bench-NAME
+VENV  ?= .venv
+RUN   ?= addition
+BIN   := $(VENV)/bin
+export VENV
+
+# Cores are shared by many processes here: one thread each, no spinning, and no hub to wait for.
+QUIET := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE HF_HUB_OFFLINE=1
+TESTS := $(wildcard tests/unit tests/contract tests/integration tests/faults tests/acceptance)
+
+.PHONY: help run test check bench nightly clean ready ready-dev
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@grep -hE '^[a-z-]+%?:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+%?):.*## (.*)/  make \1\t\2/' | expand -t 20
+
+run: ready ## train the run RUN and watch it learn
+	@$(BIN)/tidemill run $(RUN) $(ARGS)
+
+test: check ## check, then every test that fits 20 minutes on two cores
+	$(QUIET) $(BIN)/pytest $(TESTS) -m "not nightly and not gpu" $(ARGS)
+
+nightly: check ## all tests without a GPU: five seeds, the whole fault matrix
+	$(QUIET) $(BIN)/pytest $(TESTS) -m "not gpu" $(ARGS)
+
+check: ready-dev ## format, lint, types, import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports
+
+bench: ready-dev $(patsubst benchmarks/%.py,bench-%,$(wildcard benchmarks/[a-z]*.py)) ## every benchmark
+
+bench-%: ready-dev ## one benchmark: benchmarks/results/NAME.json and a line in benchmarks/README.md
+	$(QUIET) $(BIN)/python benchmarks/$*.py $(ARGS)
+
+clean: ## remove the environment and caches; runs/ stays
+	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -not -path './runs/*' -prune -exec rm -rf {} +
+
+ready:
+	@deploy/setup.sh
+
+ready-dev:
+	@DEV=1 deploy/setup.sh
