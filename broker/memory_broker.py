@@ -11,7 +11,6 @@ For: tests, notebooks, a whole run in one process. Not for: several processes, o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from broker import entries, run_record, transitions
@@ -168,10 +167,7 @@ class MemoryBroker:
     async def claim(self, epoch: int) -> RunState:
         self.server.keep(training.claim(self.run, epoch))
         self.epoch = epoch
-        state = await self.look()
-        if state.is_open:
-            self.incarnation = state.incarnation
-        return state
+        return await self.look()
 
     async def open_run(
         self, *, cap: int, groups: int, staleness: int, eval_cap: int, announcement: Announcement
@@ -226,9 +222,8 @@ class MemoryBroker:
     async def want_evaluation(self, version: int, groups: int, *, hold_s: float) -> None:
         self.server.keep(training.want_evaluation(self.run, self.caller, version, groups, hold_s))
 
-    async def forget_versions(self, keep: Sequence[int], *, now: float | None = None) -> list[Announcement]:
-        caller = self.caller if now is None else replace(self.caller, now=now)
-        run, gone = training.forget_versions(self.run, caller, keep)
+    async def forget_versions(self, keep: Sequence[int]) -> list[Announcement]:
+        run, gone = training.forget_versions(self.run, self.caller, keep)
         self.server.keep(run)
         return gone
 
