@@ -293,7 +293,7 @@ class TrainerBroker(RunBroker, Protocol):
 
     async def want_evaluation(self, version: int, groups: int, *, hold_s: float) -> None: ...
 
-    async def forget_versions(self, keep: Sequence[int]) -> list[Announcement]:
+    async def forget_versions(self, keep: Sequence[int], *, now: float | None = None) -> list[Announcement]:
         """Mark versions that are neither live, kept nor held as gone, and return them: their files may be deleted."""
         ...
 

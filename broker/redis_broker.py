@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, cast
 
@@ -82,7 +82,7 @@ class RedisBroker:
         return dict(zip(WORK_STREAMS, map(int, lengths), strict=True))
 
     async def books(self) -> Books:
-        return books_of(await self.connection.verb("books"))
+        return books_of(await self.connection.direct("books"))
 
     async def beat(self, name: str, facts: Mapping[str, str | int | float]) -> None:
         seconds, micros = cast("tuple[int, int]", await self.connection.ask("reading the clock", cast("Awaitable[Any]", self.client.time())))
@@ -154,19 +154,28 @@ class RedisBroker:
         return found
 
     async def read(self, stream: str, reader: str, *, count: int, block_s: float) -> list[Delivery]:
-        call = self.client.xreadgroup(
-            ROLE[stream], reader, {self.keys.stream(stream): ">"}, count=count, block=max(1, int(block_s * 1000)) if block_s > 0 else None
-        )
-        return deliveries_of(stream, await self.connection.ask(f"reading {stream}", call))
+        block = max(1, int(block_s * 1000)) if block_s > 0 else None
+        return await self._entries(stream, lambda pipe, key: pipe.xreadgroup(ROLE[stream], reader, {key: ">"}, count=count, block=block))
 
     async def reread(self, stream: str, reader: str) -> list[Delivery]:
-        call = self.client.xreadgroup(ROLE[stream], reader, {self.keys.stream(stream): "0"}, count=1_000_000)
-        return deliveries_of(stream, await self.connection.ask(f"reading own pending of {stream}", call))
+        return await self._entries(stream, lambda pipe, key: pipe.xreadgroup(ROLE[stream], reader, {key: "0"}, count=1_000_000))
 
     async def adopt(self, stream: str, reader: str, *, idle_s: float, count: int) -> list[Delivery]:
-        call = self.client.xautoclaim(self.keys.stream(stream), ROLE[stream], reader, int(idle_s * 1000), "0-0", count=count)
-        reply = await self.connection.ask(f"adopting from {stream}", cast("Awaitable[Any]", call))
-        return deliveries_of(stream, [[b"", reply[1]]])
+        idle_ms = int(idle_s * 1000)
+        return await self._entries(stream, lambda pipe, key: pipe.xautoclaim(key, ROLE[stream], reader, idle_ms, "0-0", count=count))
+
+    async def _entries(self, stream: str, call: Callable[[Any, str], object]) -> list[Delivery]:
+        """One reading command, behind a check that the run is still the one we entered."""
+        pipe = self.client.pipeline(transaction=False)
+        self.connection.queue(pipe, "check")
+        call(pipe, self.keys.stream(stream))
+        checked, reply = await self.connection.ask(f"reading {stream}", pipe.execute(raise_on_error=False))
+        for answer in (checked, reply):
+            if isinstance(answer, Exception):
+                raise sort_error(answer, f"reading {stream}") from answer
+        raise_refusal(f"reading {stream}", checked)
+        claimed = reply and not isinstance(reply[0], list)
+        return deliveries_of(stream, [[b"", reply[1]]] if claimed else reply)
 
     async def renew(self, reader: str, deliveries: Sequence[Delivery]) -> None:
         by_stream: dict[str, list[str]] = {}
@@ -214,10 +223,10 @@ class RedisBroker:
         await self.connection.ask("dropping a hold", cast("Awaitable[int]", call))
 
     async def wait_version(self, after: int, *, block_s: float) -> Announcement | None:
-        live = (await self.look()).live
+        stream = self.keys.stream("weights")
+        last = await self.connection.ask("reading weights", self.client.xrevrange(stream, count=1))
+        live = (await self.look()).live  # after `last`: a version announced in between must not be slept through
         if live is None or live.version <= after:
-            stream = self.keys.stream("weights")
-            last = await self.connection.ask("reading weights", self.client.xrevrange(stream, count=1))
             call = self.client.xread({stream: last[0][0] if last else "0"}, count=1, block=max(1, int(block_s * 1000)))
             await self.connection.ask("waiting for a version", call)
             live = (await self.look()).live
@@ -232,7 +241,7 @@ def packed_group(group: Group) -> list[Arg]:
     """id, entry values, entry …, body values, body … as the scripts read them."""
     entry = Entry(group=group.id, kind=group.kind, task=group.prompt.task, size=group.prompt.size, floor=0, last_version=0)
     body = codec.encode_prompt(group)
-    fields = entry_args(replace(entry, bytes=sum(map(len, body.values()))))
+    fields = entry_args(replace(entry, bytes=codec.size_of(body)))
     return [group.id, len(fields), *fields, 2 * len(body), *flat(body.items())]
 
 
@@ -250,7 +259,7 @@ def settlement_call(reader: str, delivery: Delivery, outcome: Outcome) -> tuple[
     head: list[Arg] = [entry.group, stream, delivery.entry_id]
     if isinstance(outcome, Forward):
         part = codec.encode_added(stream, outcome.group)
-        fields = entry_args(entries.forwarded(entry, outcome.group, added=sum(map(len, part.values()))))
+        fields = entry_args(entries.forwarded(entry, outcome.group, added=codec.size_of(part)))
         name = "forward_into_rollouts" if NEXT[stream] == "rollouts" else "forward"
         return name, [*head, NEXT[stream], len(fields), *fields, 2 * len(part), *flat(part.items())]
     if isinstance(outcome, Retire):

@@ -45,7 +45,7 @@ ENTERED = {
     "release",
     "renew",
     "dismiss",
-    "books",
+    "check",
     "prepare",
     "commit",
     "announce",
@@ -145,7 +145,7 @@ class RedisConnection:
         return [list(reply) for reply in replies]
 
     async def direct(self, name: str, *args: Arg) -> list[Any]:
-        """Run a trainer's way-in script (`claim`, `open`), which needs no entered run."""
+        """Run a script that needs no entered run: a trainer's way in (`claim`, `open`), or looking (`books`)."""
         call = self.client.eval(script_text(name, self.run), 1, self.keys.state, self.keys.prefix, self.incarnation, *cast("Any", args))
         reply = await self.ask(name, cast("Awaitable[list[Any]]", call))
         raise_refusal(name, reply)

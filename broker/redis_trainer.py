@@ -7,6 +7,7 @@ trainer's epoch; a newer trainer's claim fences them all.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from broker import codec
@@ -29,7 +30,10 @@ class RedisTrainer(RedisBroker):
     async def claim(self, epoch: int) -> RunState:
         await self.connection.direct("claim", epoch)
         self.epoch = epoch
-        return await self.look()
+        state = await self.look()
+        if state.is_open:
+            await self.enter(timeout_s=10)
+        return state
 
     async def open_run(self, *, cap: int, groups: int, staleness: int, eval_cap: int, announcement: Announcement) -> RunState:
         args = await self._opening(cap, groups, staleness, eval_cap, announcement)
@@ -92,9 +96,13 @@ class RedisTrainer(RedisBroker):
 
     async def settle(self, reader: str, settlements: Sequence[tuple[Delivery, Outcome]]) -> list[Verdict]:
         """As every reader's, but fenced by the epoch."""
-        calls = [settlement_call(reader, delivery, outcome) for delivery, outcome in settlements]
+        calls = [settlement_call(reader, delivery, blameless(outcome)) for delivery, outcome in settlements]
         replies = await self.connection.verbs([(name, self._fenced(name, args, outcome)) for (name, args), (_, outcome) in zip(calls, settlements, strict=True)])
         return [cast("Verdict", text(reply[0])) for reply in replies]
+
+    async def blame(self, reader: str, deliveries: Sequence[Delivery], *, max_attempts: int) -> None:
+        """A trainer's death is no group's fault: whatever it held goes back as it was."""
+        await self.settle(reader, [(delivery, Release(reason="its trainer died")) for delivery in deliveries])
 
     def _fenced(self, name: str, args: list[Arg], outcome: Outcome) -> list[Arg]:
         place = {"retire": 4, "release": 5}.get(name)
@@ -123,8 +131,8 @@ class RedisTrainer(RedisBroker):
     async def want_evaluation(self, version: int, groups: int, *, hold_s: float) -> None:
         await self.connection.verb("fenced_set", self.epoch, "evaluation", version, groups, int(hold_s))
 
-    async def forget_versions(self, keep: Sequence[int]) -> list[Announcement]:
-        reply = await self.connection.verb("forget", self.epoch, *keep)
+    async def forget_versions(self, keep: Sequence[int], *, now: float | None = None) -> list[Announcement]:
+        reply = await self.connection.verb("forget", self.epoch, "" if now is None else int(now), *keep)
         return [announcement_of(raw) for raw in reply[1]]
 
     async def trim_ledger(self, below: int) -> None:
@@ -132,6 +140,11 @@ class RedisTrainer(RedisBroker):
 
     async def finish(self, reason: str) -> None:
         await self.connection.verb("fenced_set", self.epoch, "finish", reason)
+
+
+def blameless(outcome: Outcome) -> Outcome:
+    """A trainer's failure is no group's fault."""
+    return replace(outcome, failed=False) if isinstance(outcome, Release) else outcome
 
 
 def pairs(deliveries: Sequence[Delivery]) -> list[Arg]:

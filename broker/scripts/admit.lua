@@ -27,7 +27,10 @@ if n > 0 then
   count(kind .. '.open', n)
   tick()
   if kind == 'eval' then redis.call('HSET', evaluations, version .. '.admitted', cursor + n)
-  else redis.call('HSET', RUN, 'cursor', cursor + n) end
+  else
+    redis.call('HSET', RUN, 'cursor', cursor + n)
+    redis.call('HDEL', RUN, 'exhausted')
+  end
   if n == groups and kind == 'train' then redis.call('HSET', RUN, 'cursor_value', value) end
 end
-return { 'done', cursor + n, n, live, room - n }
+return { 'done', cursor + n, n, live, math.max(room - n, 0) }

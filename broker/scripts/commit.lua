@@ -3,7 +3,10 @@
 --       then group, id …
 local epoch, version, vepoch, parent, digest = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 if epoch ~= state('epoch') then return { 'fenced', state('epoch') } end
-if state('version') == version and state('head_epoch') == vepoch and state('head_digest') == digest then return { 'done', 'again' } end
+if state('version') == version and state('head_epoch') == vepoch and state('head_digest') == digest then
+  local head = redis.call('XREVRANGE', P .. 'ledger', '+', '-', 'COUNT', 1)
+  if #head == 1 and head[1][2][10] == ARGV[9] and head[1][2][6] == parent then return { 'done', 'again' } end
+end
 if tonumber(state('version')) + 1 ~= tonumber(version) or state('version_epoch') ~= parent then
   return { 'not_parent', state('version'), state('version_epoch') }
 end

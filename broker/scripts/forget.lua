@@ -1,9 +1,9 @@
 -- Versions that are neither live, kept nor held stop being servable; their announcements are returned.
--- ARGV: epoch, kept version …
+-- ARGV: epoch, seconds now ('': the server's), kept version …
 if ARGV[3] ~= state('epoch') then return { 'fenced', state('epoch') } end
-redis.call('ZREMRANGEBYSCORE', P .. 'holds', '-inf', '(' .. now())
+redis.call('ZREMRANGEBYSCORE', P .. 'holds', '-inf', '(' .. (ARGV[4] == '' and now() or ARGV[4]))
 local kept = { [state('version')] = true }
-for i = 4, #ARGV do kept[ARGV[i]] = true end
+for i = 5, #ARGV do kept[ARGV[i]] = true end
 for _, claim in ipairs(redis.call('ZRANGE', P .. 'holds', 0, -1)) do kept[claim:match('^(%d+) ')] = true end
 local gone, all = {}, flat(P .. 'versions')
 for i = 1, #all, 2 do
