@@ -10,6 +10,7 @@ set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/.."
 
+export UV_FIND_LINKS=${UV_FIND_LINKS:-${PIP_FIND_LINKS:-}}
 UV=.venv/bin/uv
 VLLM=0.32.0
 work=$(mktemp -d)
