@@ -42,7 +42,7 @@ class StopRule:
         return measured is not None and SIGNS[self.sign](measured, self.bound)
 
 
-def parse_stop_rule(text: str) -> StopRule | None:
+def parse(text: str) -> StopRule | None:
     """The rule, or None for an empty text (train all steps). Raises Misconfigured with the grammar."""
     if not text.strip():
         return None

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from broker.admission import cap
 from broker.errors import Misconfigured
-from broker.stop_rule import parse_stop_rule
+from broker.stop_rule import parse
 from deploy.run_settings import RunSettings
 
 BYTES_PER_TOKEN = 16
@@ -65,7 +65,7 @@ def impossible(s: RunSettings) -> Iterator[tuple[str, str]]:
 
 def goal_that_cannot_be_met(s: RunSettings) -> Iterator[tuple[str, str]]:
     try:
-        rule = parse_stop_rule(s.run.stop_when)
+        rule = parse(s.run.stop_when)
     except Misconfigured as error:
         problem, _, mend = str(error).split("; ", 2)
         yield problem, mend

@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 
 from broker.errors import Misconfigured
-from broker.stop_rule import parse_stop_rule
+from broker.stop_rule import parse
 
 
 def test_a_goal_is_reached_at_its_bound() -> None:
-    rule = parse_stop_rule("eval.accuracy >= 0.95")
+    rule = parse("eval.accuracy >= 0.95")
     assert rule is not None
     assert rule.satisfied(0.95, {})
     assert not rule.satisfied(0.949, {})
 
 
 def test_a_goal_may_name_a_task_and_waits_until_it_is_measured() -> None:
-    rule = parse_stop_rule(" eval.accuracy.gcd>5e-1 ")
+    rule = parse(" eval.accuracy.gcd>5e-1 ")
     assert rule is not None
     assert rule.satisfied(0.0, {"gcd": 0.6})
     assert not rule.satisfied(1.0, {"gcd": 0.5})
@@ -24,7 +24,7 @@ def test_a_goal_may_name_a_task_and_waits_until_it_is_measured() -> None:
 
 
 def test_no_text_is_no_rule() -> None:
-    assert parse_stop_rule("  ") is None
+    assert parse("  ") is None
 
 
 @pytest.mark.parametrize(
@@ -40,4 +40,4 @@ def test_no_text_is_no_rule() -> None:
 )
 def test_anything_else_is_refused_with_the_grammar(text: str) -> None:
     with pytest.raises(Misconfigured, match="stop_when"):
-        parse_stop_rule(text)
+        parse(text)
