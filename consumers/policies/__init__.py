@@ -1,0 +1,1 @@
+"""Policy adapters by name."""
