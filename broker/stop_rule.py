@@ -55,6 +55,7 @@ def parse(text: str) -> StopRule | None:
     bound = float(match["bound"])
     if not 0 <= bound <= 1:
         raise Misconfigured(
-            f"[run] stop_when = {text!r}: accuracies lie between 0 and 1, so {bound:g} says nothing; nothing was started; correct the bound"
+            f"[run] stop_when = {text!r}: accuracies lie between 0 and 1, so {bound:g} says nothing; "
+            "nothing was started; correct the bound"
         )
     return StopRule(task=match["task"] or "", sign=match["sign"], bound=bound)

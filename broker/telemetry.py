@@ -1,10 +1,10 @@
 """What a process says about itself: structured log lines, and the counters of its heartbeat.
 
-For: every process, once, at its start (`configure`), and its loop (`Meter`). Not for: facts about the run, which live in
-the broker and in the run folder; nor for logging inside pure modules, which return their reasons instead.
+For: every process, once, at its start (`configure`), and its loop (`Meter`). Not for: facts about the run, which live
+in the broker and in the run folder; nor for logging inside pure modules, which return their reasons instead.
 
-A log line goes to `logs/PROCESS.jsonl` in the run folder as one JSON object, and to standard error: all of them in words
-on a terminal, else only warnings and worse.
+A log line goes to `logs/PROCESS.jsonl` in the run folder as one JSON object, and to standard error: all of them in
+words on a terminal, else only warnings and worse.
 """
 
 from __future__ import annotations
@@ -95,9 +95,9 @@ class Meter:
     """Counters of one process, reported by its heartbeat.
 
     >>> meter = Meter()
-    >>> with meter.busy():                                # overlapping blocks count once, so busy never exceeds real time
+    >>> with meter.busy():                   # overlapping blocks count once, so busy never exceeds real time
     ...     work()
-    >>> meter.progress += 1                               # anything that brings the run forward; the watchdog reads it
+    >>> meter.progress += 1                  # anything that brings the run forward; the watchdog reads it
     >>> await broker.beat(name, {"role": "reward", "pid": os.getpid(), **meter.facts()})
     """
 

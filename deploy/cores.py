@@ -1,8 +1,8 @@
 """How the machine's cores are shared among the processes of a run.
 
-For: reading what this process may use (affinity, cgroup) and giving each process its cores and as many threads. Not for:
-GPU slots (`scheduler`). Threads beyond cores are worse than wasteful: two processes with two spinning OpenMP threads each
-on two cores ran 6 to 20 times slower than with one, so nobody ever gets more threads than cores.
+For: reading what this process may use (affinity, cgroup) and giving each process its cores and as many threads. Not
+for: GPU slots (`scheduler`). Threads beyond cores are worse than wasteful: two processes with two spinning OpenMP
+threads each on two cores ran 6 to 20 times slower than with one, so nobody ever gets more threads than cores.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Usable:
 
     @property
     def may_pin(self) -> bool:
-        """Under a quota below the mask, neighbours share our core numbers: pinning would pile everybody onto the same few."""
+        """Not under a quota below the mask: neighbours share our core numbers, all would pile onto the same few."""
         return self.quota is None or self.quota >= len(self.cores)
 
 
@@ -57,8 +57,8 @@ LIGHT = Share(threads=1)
 def budget(usable: Usable, heavy: Sequence[str], *, pin: bool = True) -> dict[str, Share]:
     """Shares of the heavy processes, the trainer first; all others are `LIGHT`.
 
-    The trainer gets half (rounded up) of what is shared out, the producers the other half; from four cores on, one is left
-    to the light processes. With fewer cores than heavy processes everybody has one thread and the kernel shares.
+    The trainer gets half (rounded up) of what is shared out, the producers the other half; from four cores on, one is
+    left to the light processes. With fewer cores than heavy processes everybody has one thread and the kernel shares.
 
     >>> {name: str(share) for name, share in budget(Usable(cores=(0, 1)), ["trainer-0", "rollout-0"]).items()}
     {'trainer-0': '1 thread on core 0', 'rollout-0': '1 thread on core 1'}

@@ -55,7 +55,7 @@ def read_run_file(path: Path) -> Values:
 
 
 def overlaid(values: Values, overrides: Sequence[str]) -> Values:
-    """A copy of `values` with each `section.key=value` in its place. Raises Misconfigured for what is not of that form."""
+    """A copy of `values` with each `section.key=value` in its place. Raises Misconfigured for another form."""
     result = copy.deepcopy(values)
     for override in overrides:
         path, value = parse_override(override)

@@ -28,7 +28,8 @@ def runs_root() -> Path:
 def new_run_folder(settings: RunSettings, root: Path, now: datetime) -> Path:
     """Make `NAME-YYYYmmdd-HHMMSS[-n]` with the settings in it and point `latest` at it.
 
-    However many launches ask in the same second, each gets a folder of its own. Raises Misconfigured when none can be made.
+    However many launches ask in the same second, each gets a folder of its own. Raises Misconfigured when none can be
+    made.
     """
     stem = f"{settings.run.name}-{now:%Y%m%d-%H%M%S}"
     try:
@@ -70,7 +71,7 @@ def run_folders(root: Path) -> list[Path]:
 
 
 def find_run(name: str, root: Path) -> Path:
-    """The folder of a run named by its folder's name, a path, or `latest`. Raises Misconfigured with the nearest name."""
+    """The folder of a run: by name, path, or `latest`. Raises Misconfigured with the nearest name."""
     for path in (root / name, Path(name)):
         if (path / RUN_SETTINGS_FILE).is_file():
             return path.resolve()

@@ -1,7 +1,7 @@
 """One controller process: spawn, watch, start again, drain, fence. Used alike by the one-machine launcher and by slots.
 
-For: the life of `python -m producers …` and `python -m consumers …` as operating-system processes. Not for: what they do,
-when a slot moves (`planner`), or whether to restart (`respawn`, pure).
+For: the life of `python -m producers …` and `python -m consumers …` as operating-system processes. Not for: what they
+do, when a slot moves (`planner`), or whether to restart (`respawn`, pure).
 
 A controller is a process group of its own, so Ctrl-C does not reach it and its children end with it; it dies with the
 process that spawned it, `kill -9` included. `tick` never waits: call it several times a second, always from the same
@@ -81,7 +81,7 @@ class ControllerProcess:
         self.spawn(now)
 
     def tick(self, now: float) -> Decision | None:
-        """Notice an end, start again what is due, kill what overran its drain. The decision, when an end was noticed."""
+        """Notice an end, start again what is due, kill what overran its drain. Answers when an end was noticed."""
         if self.process is None:
             if self.due is not None and now >= self.due:
                 self.spawn(now)
@@ -95,7 +95,7 @@ class ControllerProcess:
         self.progressed = True
 
     def drain(self, now: float, within_s: float) -> None:
-        """Ask it to finish or give back what it holds; what is left of it after `within_s` is killed. Never started again."""
+        """Ask it to finish or give back what it holds; whatever is left of it after `within_s` is killed."""
         self.wanted, self.due = False, None
         self.kill_at = now + within_s
         self.signal(signal.SIGTERM)

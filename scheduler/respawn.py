@@ -1,7 +1,8 @@
 """Whether a controller process that ended is started again, and when.
 
 For: the judgement, from exit codes and times alone. Not for: doing it (`controller_process`). Exit codes are those of
-`broker.errors`: 0 finished · 2 misconfigured · 70 broken · 75 transient · 76 fenced; a negative code is the signal it died of.
+`broker.errors`: 0 finished · 2 misconfigured · 70 broken · 75 transient · 76 fenced; a negative code is the signal it
+died of.
 """
 
 from __future__ import annotations

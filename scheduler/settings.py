@@ -13,7 +13,7 @@ class SchedulerSection(Section):
     """`[scheduler]`"""
 
     cores: Literal["auto", "shared"] = "auto"
-    """`auto` gives trainer and rollout producers cores of their own, as many threads as cores; `shared` pins nothing."""
+    """`auto` gives trainer and producers cores of their own and as many threads; `shared` pins nothing."""
     crash_limit: int = Field(default=5, ge=1)
     """A process that dies so many times within `crash_window_s` is not started again: the run stops and names it."""
     crash_window_s: float = Field(default=60.0, gt=0)

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,10 @@ from scheduler.respawn import Leave, Limits, Respawn, StopRun
 
 PATIENT = "import time; print('ready', flush=True); time.sleep(60)"
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"
-POLITE = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); print('ready', flush=True); time.sleep(60)"
+POLITE = (
+    "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); "
+    "print('ready', flush=True); time.sleep(60)"
+)
 PARENT = (
     "import subprocess, sys, time; c = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); "
     "print('child', c.pid, flush=True); print('ready', flush=True); time.sleep(60)"
@@ -28,10 +32,9 @@ PARENT = (
 def started(tmp_path: Path) -> Iterator[Callable[..., ControllerProcess]]:
     made: list[ControllerProcess] = []
 
-    def start(program: str, **kwargs: object) -> ControllerProcess:
-        command = Command(
-            name="p", argv=(sys.executable, "-c", program), output=tmp_path / f"p{len(made)}.err", **kwargs
-        )  # type: ignore[arg-type]
+    def start(program: str, **more: Any) -> ControllerProcess:
+        argv = (sys.executable, "-c", program)
+        command = Command(name="p", argv=argv, output=tmp_path / f"p{len(made)}.err", **more)
         process = ControllerProcess(command, Limits(crashes=3, window_s=60))
         process.start(time.monotonic())
         made.append(process)
@@ -133,7 +136,10 @@ def test_fencing_ends_it_at_once_and_for_good(started: Callable[..., ControllerP
 
 def test_it_stays_on_its_cores_and_is_told_its_threads(started: Callable[..., ControllerProcess]) -> None:
     core = min(os.sched_getaffinity(0))
-    program = "import os; print(sorted(os.sched_getaffinity(0)), os.environ['OMP_NUM_THREADS'], os.environ['OMP_WAIT_POLICY'], flush=True)"
+    program = (
+        "import os; told = os.environ; "
+        "print(sorted(os.sched_getaffinity(0)), told['OMP_NUM_THREADS'], told['OMP_WAIT_POLICY'], flush=True)"
+    )
     process = started(program, cores=(core,), env=thread_environment(3))
     until(lambda: process.tick(time.monotonic()))
     assert process.last_words(1) == f"[{core}] 3 PASSIVE"
@@ -141,8 +147,10 @@ def test_it_stays_on_its_cores_and_is_told_its_threads(started: Callable[..., Co
 
 def test_kill_9_of_the_launcher_leaves_no_orphan(tmp_path: Path) -> None:
     program = (
-        "import sys, time; from pathlib import Path; from scheduler.controller_process import Command, ControllerProcess\n"
-        f"command = Command(name='p', argv=(sys.executable, '-c', {PATIENT!r}), output=Path({str(tmp_path / 'p.err')!r}))\n"
+        "import sys, time; from pathlib import Path; from scheduler.controller_process import Command, "
+        "ControllerProcess\n"
+        f"command = Command(name='p', argv=(sys.executable, '-c', {PATIENT!r}), "
+        f"output=Path({str(tmp_path / 'p.err')!r}))\n"
         "process = ControllerProcess(command); process.start(0.0); print(process.pid, flush=True); time.sleep(60)"
     )
     launcher = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)

@@ -46,7 +46,7 @@ def test_it_starts_with_an_append_only_file_no_eviction_and_a_private_socket(fol
     assert config["maxmemory"] == str(64 << 20)
     assert config["maxmemory-policy"] == "noeviction"
     assert config["port"] == "0"
-    assert stat.S_IMODE(os.stat(url.removeprefix("unix://")).st_mode) == 0o700
+    assert stat.S_IMODE(Path(url.removeprefix("unix://")).stat().st_mode) == 0o700
 
 
 def test_a_second_command_attaches_to_the_living_server(folder: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_long_folder_gets_a_short_socket(tmp_path: Path) -> None:
             assert server.ping()
     finally:
         embedded_server.stop(folder)
-    assert not os.path.exists(url.removeprefix("unix://"))
+    assert not Path(url.removeprefix("unix://")).exists()
 
 
 def test_a_frozen_server_is_named_and_never_gets_a_rival(folder: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_frozen_server_is_named_and_never_gets_a_rival(folder: Path) -> None:
     server = embedded_server.pid(folder)
     assert server is not None
     os.kill(server, signal.SIGSTOP)
-    with pytest.raises(Unavailable, match=f"pid {server}.*lives but has not answered"):
+    with pytest.raises(Unavailable, match=rf"pid {server}.*lives but has not answered"):
         embedded_server.ensure(folder, timeout_s=0.3)
     assert embedded_server.pid(folder) == server
 
@@ -101,8 +101,8 @@ def test_stop_leaves_no_process_and_no_socket(folder: Path) -> None:
     server = embedded_server.pid(folder)
     embedded_server.stop(folder)
     assert embedded_server.pid(folder) is None
-    assert not os.path.exists(f"/proc/{server}")
-    assert not os.path.exists(url.removeprefix("unix://"))
+    assert not Path(f"/proc/{server}").exists()
+    assert not Path(url.removeprefix("unix://")).exists()
 
 
 def test_a_tied_server_ends_with_the_process_that_started_it(folder: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_server_borrowed_for_a_block_stops_after_it_unless_it_lived_before(fol
 def test_a_server_that_cannot_start_says_what_its_log_says(folder: Path) -> None:
     folder.mkdir()
     (folder / "appendonlydir").write_text("in the way")
-    with pytest.raises(Misconfigured, match="did not start.*appendonlydir"):
+    with pytest.raises(Misconfigured, match=r"did not start.*appendonlydir"):
         embedded_server.ensure(folder)
     assert embedded_server.pid(folder) is None
 

@@ -1,0 +1,149 @@
+"""Facts of a run and what is made of them: books, shares, the watchdog's sentence, a line on the screen."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from deploy.progress import PlainDisplay, line, panel
+from deploy.snapshot import Goal, Process, Snapshot, books_of, busy_share, lives_with
+from deploy.watchdog import Watch, who_holds
+
+STEP = {
+    "version": 3,
+    "seconds": 2.0,
+    "tokens": 4000,
+    "rollouts": 1000,
+    "reward": 0.5,
+    "staleness": {"mean": 0.75, "max": 1},
+}
+
+RUNNING = Snapshot(
+    run="demo",
+    goal=Goal(steps=400, staleness=1),
+    elapsed_s=65.0,
+    stage="training",
+    version=3,
+    steps=(STEP,),
+    accuracy_start=0.4,
+    accuracy=0.6,
+    backlog={"prompts": 12, "rollouts": 3, "scored": 60},
+    counts={"train.admitted": 100, "train.trained": 24, "train.retired.no_signal": 1},
+    open_groups={"a/0/1": "rollouts", "a/0/2": "rollouts", "a/0/3": "prompts"},
+    processes={
+        "reward-0": Process(role="reward", pid=7, stage="scoring", busy=0.25, progress=5),
+        "trainer-0": Process(role="trainer", pid=8, stage="training", busy=0.9),
+    },
+)
+
+
+def test_the_books_balance_by_construction() -> None:
+    counts = {
+        "train.admitted": 10,
+        "train.trained": 4,
+        "train.retired.no_signal": 2,
+        "train.retired.late": 1,
+        "train.buried": 1,
+        "eval.admitted": 9,
+    }
+    assert books_of(counts, "train") == {"admitted": 10, "trained": 4, "retired": 3, "buried": 1, "open": 2}
+    assert books_of({}, "eval")["open"] == 0
+
+
+def test_a_line_tells_everything_that_is_known() -> None:
+    shown = line(RUNNING)
+    for words in (
+        "1:05",
+        "step 3/400",
+        "reward 0.500",
+        "accuracy 0.400 → 0.600",
+        "staleness 0.75 (≤ 1)",
+        "2,000 tokens/s",
+        "500 completions/s",
+    ):
+        assert words in shown
+    assert "backlog prompts 12 rollouts 3 scored 60" in shown
+    assert "busy reward 25% trainer 90%" in shown
+
+
+def test_a_line_about_a_run_that_has_not_begun_says_only_its_stage() -> None:
+    assert (
+        line(Snapshot(run="demo", goal=Goal(steps=4, staleness=1), elapsed_s=1.2, stage="warm start", detail="step 10"))
+        == "0:01  warm start  step 10"
+    )
+
+
+def test_the_panel_shows_each_process_and_what_it_does() -> None:
+    console = Console(file=io.StringIO(), width=100, force_terminal=True)
+    console.print(panel(RUNNING))
+    drawn = console.file.getvalue()  # type: ignore[attr-defined]
+    for words in ("demo", "trainer-0", "scoring", "open 3"):
+        assert words in drawn
+
+
+def test_plain_lines_come_with_news_and_else_every_few_seconds() -> None:
+    out = io.StringIO()
+    display = PlainDisplay(Console(file=out))
+    display.show(RUNNING)
+    display.show(replace(RUNNING, elapsed_s=66.0))
+    assert len(out.getvalue().splitlines()) == 1
+    display.show(replace(RUNNING, elapsed_s=66.5, accuracy=0.7))
+    display.show(replace(RUNNING, elapsed_s=71.5, accuracy=0.7))
+    assert len(out.getvalue().splitlines()) == 3
+
+
+def test_reports_alone_are_no_progress_for_the_watchdog() -> None:
+    watch = Watch().after(RUNNING, 10.0)
+    older = replace(
+        RUNNING,
+        elapsed_s=99.0,
+        processes={name: replace(p, age_s=0.2, stage="idle") for name, p in RUNNING.processes.items()},
+    )
+    assert watch.after(older, 50.0).still_s(50.0) == 40.0
+    for moved in (
+        replace(RUNNING, version=4),
+        replace(RUNNING, counts={**RUNNING.counts, "train.admitted": 101}),
+        replace(RUNNING, backlog={**RUNNING.backlog, "scored": 61}),
+        replace(
+            RUNNING, processes={**RUNNING.processes, "reward-0": replace(RUNNING.processes["reward-0"], progress=6)}
+        ),
+    ):
+        assert watch.after(moved, 50.0).still_s(50.0) == 0.0
+
+
+def test_the_watchdog_names_a_silent_process_first() -> None:
+    frozen = replace(RUNNING.processes["reward-0"], age_s=42.0)
+    sentence = who_holds(replace(RUNNING, processes={**RUNNING.processes, "reward-0": frozen}))
+    assert sentence == "reward-0 (pid 7) has not reported for 42 s, last 'scoring': it is frozen or dead"
+
+
+def test_the_watchdog_names_the_stream_where_most_groups_lie_and_its_readers() -> None:
+    assert who_holds(RUNNING) == "2 of 3 open groups lie in `rollouts` (oldest a/0/1); reward-0 (pid 7) says 'scoring'"
+    assert who_holds(replace(RUNNING, open_groups={"a/0/3": "prompts"})).endswith("no rollout has ever reported")
+    assert who_holds(replace(RUNNING, open_groups={})) == "no group is open; no feeder has ever reported"
+
+
+def test_work_counts_from_the_opening_and_over_all_lives() -> None:
+    def beat(pid: int, busy: float, wait: float) -> dict[str, dict[str, object]]:
+        return {"rollout-0": {"role": "rollout", "pid": pid, "busy_s": busy, "wait_s": wait}}
+
+    lives = lives_with({}, beat(1, 5.0, 100.0))
+    lives = lives_with(lives, beat(1, 8.0, 101.0))
+    assert busy_share(lives.values()) == {"rollout": 0.75}
+    lives = lives_with(lives_with(lives, beat(2, 0.0, 0.0)), beat(2, 1.0, 3.0))
+    assert busy_share(lives.values()) == {"rollout": 0.5}
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.floats(0, 100), st.floats(0, 100))))
+def test_shares_lie_between_nothing_and_everything(steps: list[tuple[int, float, float]]) -> None:
+    totals: dict[int, tuple[float, float]] = {}
+    lives = {}
+    for pid, busy, wait in steps:
+        before = totals.get(pid, (0.0, 0.0))
+        totals[pid] = (before[0] + busy, before[1] + wait)
+        lives = lives_with(lives, {"p": {"role": "r", "pid": pid, "busy_s": totals[pid][0], "wait_s": totals[pid][1]}})
+    assert all(-1e-9 <= share <= 1 + 1e-9 for share in busy_share(lives.values()).values())
