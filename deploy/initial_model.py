@@ -76,7 +76,7 @@ def warm(folder: Path, settings: WarmStart, prompts: PromptsSection, seed: int) 
         if not prompt.answer:
             raise Misconfigured("[model] warm_start needs a prompt source whose prompts carry answers; remove warm_start or change the source")
         answer = np.append(encoder.encode(prompt.answer), encoder.end_token).astype(np.int32)
-        return Example(encoder.encode(prompt.text), answer)
+        return Example(encoder.context_of(prompt.text), answer)
 
     def batch_at(step: int, size: int) -> Sequence[Example]:
         begin = source.warm_start_offset + step * size
