@@ -150,7 +150,7 @@ class MemoryBroker:
         return announcement
 
     async def drop_hold(self, version: int, holder: str) -> None:
-        self.server.keep(transitions.drop_hold(self.run, self.caller, version, holder))
+        self.server.keep(transitions.drop_hold(self.run, version, holder))
 
     async def wait_version(self, after: int, *, block_s: float) -> Announcement | None:
         def newer() -> Announcement | None:

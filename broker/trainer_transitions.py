@@ -50,7 +50,8 @@ def restore(
 ) -> RunRecord:
     """The run of these books and lines: streams are empty, open groups are missing, evaluations are asked for anew."""
     check_newest_trainer(run, caller)
-    lost = {group: forgotten(each) for group, each in books.open.items()}
+    newest = live.version, live.version + limits.staleness
+    lost = {group: forgotten(each, newest) for group, each in books.open.items()}
     back = replace(
         run,
         tick=max(run.tick, books.tick),
@@ -82,8 +83,10 @@ def opened(run: RunRecord, caller: Caller, limits: Limits, live: Announcement) -
     )
 
 
-def forgotten(group: OpenGroup) -> OpenGroup:
-    return replace(group, stream=MISSING, entry_id="")
+def forgotten(group: OpenGroup, bounds: tuple[int, int]) -> OpenGroup:
+    """An open group without an entry; it will be generated anew, so only an evaluation keeps its floor."""
+    floor, last = bounds if group.kind == "train" else (group.floor, group.last_version)
+    return replace(group, stream=MISSING, entry_id="", floor=floor, last_version=last)
 
 
 def check_trainer(run: RunRecord, caller: Caller) -> None:
@@ -92,11 +95,17 @@ def check_trainer(run: RunRecord, caller: Caller) -> None:
 
 
 def check_trainable(run: RunRecord, deliveries: Sequence[Delivery]) -> None:
-    """Raises Broken unless each is the live entry of its group, in `scored`."""
-    late = [each.entry.group for each in deliveries if each.stream != SCORED or not is_live(run, each)]
+    """Raises Broken unless each is the live entry of a training group, in `scored`."""
+    late = [each.entry.group for each in deliveries if not is_trainable(run, each)]
     if late:
         named = ", ".join(late[:5]) + (f" and {len(late) - 5} more" if len(late) > 5 else "")
-        raise Broken(f"{len(late)} groups of the step are not open in {SCORED} any more ({named}); the step is dropped")
+        raise Broken(
+            f"{len(late)} groups of the step are no open training groups in {SCORED} ({named}); the step is dropped"
+        )
+
+
+def is_trainable(run: RunRecord, delivery: Delivery) -> bool:
+    return delivery.stream == SCORED and is_live(run, delivery) and run.open[delivery.entry.group].kind == "train"
 
 
 def prepare(run: RunRecord, caller: Caller, deliveries: Sequence[Delivery]) -> Books:

@@ -10,7 +10,7 @@ import pytest
 
 from broker.contract import Books
 from broker.errors import Broken, Fenced
-from broker.outcomes import Forward, Outcome, Recycle, Release, Retire
+from broker.outcomes import Bury, Forward, Outcome, Recycle, Release, Retire
 from broker.streams import PROMPTS, ROLLOUTS, SCORED
 from tests.contract.broker_world import (
     World,
@@ -86,6 +86,18 @@ async def test_prepare_refuses_a_group_that_is_not_scored_yet(world: World) -> N
     await admit(trainer, 1)
     with pytest.raises(Broken):
         await trainer.prepare(await take(trainer, PROMPTS, "w", 1))
+
+
+async def test_an_evaluation_group_is_never_trained(world: World) -> None:
+    trainer = await open_run(world)
+    broker = await join(world)
+    await trainer.want_evaluation(0, 1, hold_s=60)
+    await broker.admit_eval(0, 0, [group("eval/0/0", "eval")])
+    await pass_on(broker, "w", await take(broker, PROMPTS, "w", 1))
+    await pass_on(broker, "r", await take(broker, ROLLOUTS, "r", 1))
+    scored = await take(trainer, SCORED, "t", 1)
+    with pytest.raises(Broken):
+        await trainer.commit(*step(1, scored), scored)
 
 
 async def test_commit_closes_its_groups_and_makes_the_version_live(world: World) -> None:
@@ -231,6 +243,7 @@ async def test_a_newer_epoch_fences_every_verb_of_the_older_trainer(world: World
         "retire": lambda: old.settle("trainer", [(scored[0], Retire(reason="stale"))]),
         "release": lambda: old.settle("trainer", [(scored[0], Release(reason="drain"))]),
         "recycle": lambda: old.settle("trainer", [(scored[0], Recycle(reason="late"))]),
+        "bury": lambda: old.settle("trainer", [(scored[0], Bury(reason="late"))]),
         "announce": lambda: old.announce(version(0, 1)),
         "want_evaluation": lambda: old.want_evaluation(0, 3, hold_s=1),
         "forget_versions": lambda: old.forget_versions([]),

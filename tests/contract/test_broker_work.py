@@ -306,7 +306,9 @@ async def test_only_entries_of_others_that_were_idle_long_enough_are_adopted(wor
     adopted = await broker.adopt(PROMPTS, "b", idle_s=0, count=1)
     assert [each.entry.group for each in adopted] == ["story/0/0"]
     assert [each.entry.group for each in await broker.reread(PROMPTS, "b")] == ["story/0/0", "story/0/2"]
-    assert [each.entry.group for each in await broker.reread(PROMPTS, "a")] == ["story/0/1"]
+    assert [each.entry.group for each in await broker.adopt(PROMPTS, "b", idle_s=0, count=10)] == ["story/0/1"]
+    assert await broker.adopt(PROMPTS, "b", idle_s=0, count=10) == [], "its own are in its hands already"
+    assert await broker.reread(PROMPTS, "a") == []
 
 
 async def test_a_renewed_entry_stays_and_one_that_is_not_renewed_goes(world: World) -> None:
