@@ -10,7 +10,7 @@ import asyncio
 import json
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,8 @@ class Facts:
 class Observer:
     """One run, looked at again and again."""
 
-    def __init__(self, folder: Path, settings: RunSettings, broker: RedisBroker) -> None:
+    def __init__(self, folder: Path, settings: RunSettings, broker: RedisBroker, *, started: float) -> None:
+        """`started`: of this launch, by the monotonic clock."""
         self.folder = folder
         self.broker = broker
         self.goal = Goal(steps=settings.run.steps, staleness=settings.train.staleness, stop_when=settings.run.stop_when)
@@ -57,7 +58,7 @@ class Observer:
         self.facts = Facts(RunState(exists=False), {}, {}, {}, {})
         self.earlier: deque[tuple[float, Beats]] = deque()
         self.lives: dict[str, Life] = {}
-        self.started = time.monotonic()
+        self.started = started
         self.elapsed_before, self.lives_before = former_launches(folder)
 
     async def look(self, stage: str = "", detail: str = "") -> Snapshot:
@@ -117,8 +118,8 @@ class Observer:
         self.earlier.append((now, self.facts.beats))
         while now - self.earlier[0][0] > RECENT_S:
             self.earlier.popleft()
-        oldest = self.earlier[0][1]
-        return {name: process_of(beat, oldest.get(name)) for name, beat in sorted(self.facts.beats.items())}
+        reports = [beats for _, beats in self.earlier]
+        return {name: process_of(name, beat, reports) for name, beat in sorted(self.facts.beats.items())}
 
     def save(self, snapshot: Snapshot) -> None:
         """Keep the newest look in the run folder, for commands that come when the server is gone."""
@@ -139,11 +140,11 @@ def stage_of(state: RunState) -> str:
     return "training" if state.is_open else "waiting for the trainer"
 
 
-def process_of(beat: Mapping[str, Any], before: Mapping[str, Any] | None) -> Process:
-    busy = None
-    if before and before["pid"] == beat["pid"]:
-        worked, waited = beat["busy_s"] - before["busy_s"], beat["wait_s"] - before["wait_s"]
-        busy = worked / (worked + waited) if worked + waited > 0 else None
+def process_of(name: str, beat: Mapping[str, Any], reports: Sequence[Beats]) -> Process:
+    """A process by its report; how busy it was since its oldest one among `reports`."""
+    before = next(beats[name] for beats in reports if name in beats and beats[name]["pid"] == beat["pid"])
+    worked, waited = beat["busy_s"] - before["busy_s"], beat["wait_s"] - before["wait_s"]
+    busy = worked / (worked + waited) if worked + waited > 0 else None
     names = ("role", "pid", "stage", "age_s", "progress", "version")
     return replace(Process(**{name: beat[name] for name in names}), busy=busy)
 

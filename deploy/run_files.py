@@ -68,7 +68,7 @@ def overlaid(values: Values, overrides: Sequence[str]) -> Values:
 
 
 def parse_override(text: str) -> tuple[list[str], Any]:
-    """`train.lr=1e-4` → (["train", "lr"], 0.0001). The value is TOML; a bare word is a string."""
+    """`train.lr=1e-4` → (["train", "lr"], 0.0001). The value is TOML; a bare word is a string, `none` is no value."""
     key, equals, raw = text.partition("=")
     path = key.strip().split(".")
     if not equals or len(path) < 2 or not all(re.fullmatch(r"[\w-]+", part) for part in path):
@@ -79,7 +79,7 @@ def parse_override(text: str) -> tuple[list[str], Any]:
         return path, tomllib.loads(f"value = {raw}")["value"]
     except tomllib.TOMLDecodeError as error:
         if BARE_WORD.fullmatch(raw.strip()):
-            return path, raw.strip()
+            return path, None if raw.strip() == "none" else raw.strip()
         raise Misconfigured(
             f"{text!r}: {raw!r} is not a TOML value ({error}); nothing was started; quote strings, as in key='\"a b\"'"
         ) from None

@@ -41,6 +41,11 @@ def test_a_file_of_ones_own_is_named_after_itself(tmp_path: Path) -> None:
     assert (settings.run.name, settings.train.groups, settings.train.staleness) == ("mine", 4, 1)
 
 
+def test_none_takes_a_value_away() -> None:
+    assert load_run("addition").model.warm_start is not None
+    assert load_run("addition", ["model.warm_start=none"]).model.warm_start is None
+
+
 def test_overrides_are_toml_values_and_bare_words_are_strings() -> None:
     settings = load_run(
         "addition",

@@ -1,0 +1,180 @@
+"""`tidemill`: the command line.
+
+For: arguments in, the right part called, errors as one message with its exit code. Not for: doing anything itself.
+Imports no heavy library: `--help` and `--check` answer at once.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from broker.errors import Misconfigured, TidemillError
+from deploy.run_check import load_run, saved_run
+from deploy.run_folder import find_run, new_run_folder, runs_root
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Asynchronous RLHF.")
+console = Console()
+
+RunName = Annotated[str, typer.Argument(metavar="[RUN]", help="a run's folder or name; the latest if left out")]
+AsJson = Annotated[bool, typer.Option("--json", help="for programs")]
+
+
+@app.command()
+def run(
+    name: Annotated[str, typer.Argument(help="a shipped run or a TOML file")] = "addition",
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="[SECTION.KEY=VALUE]...")] = None,
+    check: Annotated[bool, typer.Option(help="check the settings and start nothing")] = False,
+    slots: Annotated[int | None, typer.Option(help="slots that move between pools")] = None,
+) -> None:
+    """Start a run on this machine."""
+    if "=" in name:
+        name, overrides = "addition", [name, *(overrides or [])]
+    settings = load_run(name, overrides or ())
+    if slots is not None:
+        raise Misconfigured(
+            f"--slots {slots}: moving slots between pools is not built yet; nothing was started; "
+            "leave --slots out: trainer and producers keep their places then"
+        )
+    if check:
+        console.print(f"{settings.run.name}: the settings are sound", highlight=False)
+        return
+    from deploy.run_command import perform
+
+    sys.exit(perform(new_run_folder(settings, runs_root(), datetime.now().astimezone()).resolve(), settings, console))
+
+
+@app.command()
+def resume(run: RunName = "latest") -> None:
+    """Go on with a run that was stopped, from its last committed version."""
+    from deploy.run_command import perform
+
+    folder = find_run(run, runs_root())
+    sys.exit(perform(folder, saved_run(folder), console))
+
+
+@app.command()
+def status(run: RunName = "latest", as_json: AsJson = False) -> None:
+    """What a run does now."""
+    from deploy.progress import panel
+    from deploy.status import as_json as facts
+    from deploy.status import current_snapshot
+
+    folder = find_run(run, runs_root())
+    snapshot = current_snapshot(folder, saved_run(folder))
+    if as_json:
+        print_json(facts(folder, snapshot))
+    elif snapshot is None:
+        console.print(f"{folder.name}: has not begun")
+    else:
+        console.print(panel(snapshot))
+
+
+@app.command()
+def report(run: RunName = "latest", as_json: AsJson = False) -> None:
+    """What a run came to; works without its server."""
+    from deploy.closing import closing_lines
+    from deploy.curve import draw_curve
+    from deploy.report import make_report, save_report
+
+    folder = find_run(run, runs_root())
+    facts = make_report(folder)
+    save_report(folder, facts)
+    if as_json:
+        print_json(facts)
+        return
+    for sentence in closing_lines(folder, facts, draw_curve(folder)):
+        console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+
+
+@app.command()
+def inspect(
+    what: Annotated[str, typer.Argument(metavar="ledger|dead|weights|open|runs")],
+    run: RunName = "latest",
+    as_json: AsJson = False,
+) -> None:
+    """Records of a run as a table."""
+    from deploy import inspection
+    from deploy.server import reachable
+
+    if what == "runs":
+        print_rows(inspection.runs(runs_root()), as_json)
+        return
+    if what not in inspection.VIEWS:
+        known = ", ".join([*inspection.VIEWS, "runs"])
+        raise Misconfigured(f"inspect {what!r}: there is no such record; nothing was done; known: {known}")
+    folder = find_run(run, runs_root())
+    with reachable(folder, saved_run(folder).broker) as url:
+        print_rows(inspection.VIEWS[what](inspection.Records(url, folder.name)), as_json)
+
+
+@app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+def redis(
+    arguments: Annotated[list[str], typer.Argument(metavar="COMMAND [ARGUMENT]...")],
+    run: Annotated[str, typer.Option(help="a run's folder or name")] = "latest",
+) -> None:
+    """A Redis command on a run's server; {} stands for the run, as in `XLEN tm:{}:scored`."""
+    from deploy.redis_command import ask, expanded, shown, stock_command
+    from deploy.server import reachable
+
+    folder = find_run(run, runs_root())
+    with reachable(folder, saved_run(folder).broker) as url:
+        words = expanded(arguments, folder.name)
+        print(stock_command(url, words), file=sys.stderr)
+        print(shown(ask(url, words)))
+
+
+@app.command()
+def doctor() -> None:
+    """Whether a run can start on this machine, and what is missing."""
+    from deploy.doctor import findings
+
+    well = True
+    for finding in findings():
+        well &= finding.is_well
+        mark = "[green]ok[/]  " if finding.is_well else "[red]bad[/] "
+        mend = "" if finding.is_well else f"; {finding.mend}"
+        console.print(mark, f"{finding.what}: {finding.found}{mend}", highlight=False, soft_wrap=True)
+    sys.exit(0 if well else Misconfigured.exit_code)
+
+
+def print_json(facts: Any) -> None:
+    print(json.dumps(facts, indent=1))
+
+
+def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        print_json(rows)
+        return
+    if not rows:
+        console.print("nothing there")
+        return
+    table = Table(*rows[0])
+    for row in rows:
+        table.add_row(*(cell(row.get(name)) for name in rows[0]))
+    console.print(table)
+
+
+def cell(value: Any) -> str:
+    if isinstance(value, list):
+        return f"{len(value)}: {', '.join(map(str, value[:3]))}{', …' if len(value) > 3 else ''}" if value else ""
+    return "" if value is None else str(value)
+
+
+def main() -> None:
+    """Run the command; an error of ours is one message and its exit code, never a traceback."""
+    try:
+        app()
+    except TidemillError as error:
+        print(f"tidemill: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

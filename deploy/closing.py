@@ -1,0 +1,65 @@
+"""What a person reads at the end of a run: better by how much, in whose words, and what to try next.
+
+For: the last lines of `tidemill run` and `resume`. Not for: numbers for machines (`report`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from broker.archive import closed_groups
+
+SAMPLES = 3
+
+
+def closing_lines(folder: Path, report: Mapping[str, Any], curve: Path | None) -> Iterator[str]:
+    """Accuracy before and after, sampled answers, the curve, and the next commands."""
+    start, end = report["held_out_accuracy"]["start"], report["held_out_accuracy"]["end"]
+    if start is not None:
+        yield f"held-out accuracy {start:.3f} → {end:.3f}"
+    yield f"{report['steps']} steps in {report['seconds'] or 0:.0f} s" + speeds(report)
+    yield from answer_lines(answers(folder))
+    if curve is not None:
+        yield f"curve: {curve}"
+    yield "next:"
+    yield f"  tidemill report {folder.name}"
+    yield f"  tidemill inspect ledger {folder.name}"
+    yield "  tidemill run addition train.staleness=4 run.seed=1"
+
+
+def speeds(report: Mapping[str, Any]) -> str:
+    if report["completions_per_s"] is None:
+        return ""
+    staleness = report["staleness"]
+    late = "" if staleness["mean"] is None else f", staleness {staleness['mean']:.2f} (largest {staleness['max']})"
+    return f", {report['completions_per_s']:,.0f} completions/s{late}"
+
+
+def answers(folder: Path) -> list[dict[int, tuple[str, str, str]]]:
+    """For a few held-out prompts: version → (prompt, first answer, right answer), in order."""
+    found: dict[int, dict[int, tuple[str, str, str]]] = {}
+    for closed in closed_groups(folder / "groups"):
+        group = closed.group
+        if group.kind != "eval" or group.rollouts is None:
+            continue
+        _, version, place = group.id.split("/")
+        if int(place) < SAMPLES:
+            shown = (group.prompt.text, group.rollouts.texts[0], group.prompt.answer)
+            found.setdefault(int(place), {})[int(version)] = shown
+    return [dict(sorted(found[place].items())) for place in sorted(found)]
+
+
+def answer_lines(found: list[dict[int, tuple[str, str, str]]]) -> Iterator[str]:
+    for versions in found:
+        first, last = min(versions), max(versions)
+        prompt, before, right = versions[first]
+        expected = f"   (right: {right})" if right else ""
+        yield f"  {one_line(prompt)}   before: {one_line(before)}   after: {one_line(versions[last][1])}{expected}"
+
+
+def one_line(text: str, longest: int = 60) -> str:
+    """On one line, and not too much of it."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= longest else flat[: longest - 1] + "…"

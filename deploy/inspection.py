@@ -1,0 +1,110 @@
+"""`tidemill inspect`: the run's records as rows: ledger, dead, weights, open groups; and all runs.
+
+For: reading what the server holds, as it stands. Not for: changing it, or streams in the raw (`tidemill redis`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+import redis
+
+from broker.streams import Keys
+from deploy.records import records
+from deploy.report import make_report
+from deploy.run_folder import launcher_pid, run_folders
+
+Row = dict[str, Any]
+NEWEST = 1000
+"""Most rows of a stream."""
+
+
+class Records:
+    """What one run's server holds, as text."""
+
+    def __init__(self, url: str, run: str) -> None:
+        self.client = redis.Redis.from_url(url, decode_responses=True, socket_timeout=5)
+        self.keys = Keys(run)
+
+    def hash(self, key: str) -> dict[str, str]:
+        return cast("dict[str, str]", self.client.hgetall(key))
+
+    def newest(self, stream: str) -> list[tuple[str, dict[str, str]]]:
+        """The newest entries of a stream, oldest first."""
+        found = self.client.xrevrange(self.keys.stream(stream), count=NEWEST)
+        return cast("list[tuple[str, dict[str, str]]]", found)[::-1]
+
+
+def ledger(server: Records) -> list[Row]:
+    """One row per trained version that the server still remembers."""
+    rows: list[Row] = []
+    for _, line in server.newest("ledger"):
+        groups = line["groups"].split()
+        names = ("version", "epoch", "parent_epoch")
+        rows.append({**{name: int(line[name]) for name in names}, "digest": line["digest"][:12], "groups": groups})
+    return rows
+
+
+def dead(server: Records) -> list[Row]:
+    """One row per buried group, with the reason."""
+    first = ("group", "reason", "stage", "attempt")
+    return [
+        {"entry": entry, **{name: line.get(name, "") for name in first}, **line}
+        for entry, line in server.newest("dead")
+    ]
+
+
+def weights(server: Records) -> list[Row]:
+    """One row per version that may be served, with its holders."""
+    live = server.hash(server.keys.state).get("version")
+    holders: dict[str, list[str]] = {}
+    for member in cast("list[str]", server.client.zrange(server.keys.holds, 0, -1)):
+        version, _, holder = member.partition(" ")
+        holders.setdefault(version, []).append(holder)
+    rows: list[Row] = []
+    for version, announced in sorted(server.hash(server.keys.versions).items(), key=lambda item: int(item[0])):
+        facts = json.loads(announced)
+        row = {"version": int(version), "epoch": facts["epoch"], "path": facts["path"], "digest": facts["digest"][:12]}
+        rows.append({**row, "live": version == live, "held_by": holders.get(version, [])})
+    return rows
+
+
+def open_groups(server: Records) -> list[Row]:
+    """One row per open group: where its one live entry is, and how old it may get."""
+    names = ("stream", "entry", "kind", "floor", "last_version")
+    return [
+        {"group": group, **dict(zip(names, line.split(" "), strict=True))}
+        for group, line in sorted(server.hash(server.keys.open).items(), key=lambda item: item[1])
+    ]
+
+
+def runs(root: Path) -> list[Row]:
+    """One row per run folder, oldest first."""
+    return [run_row(folder) for folder in run_folders(root)]
+
+
+def run_row(folder: Path) -> Row:
+    report = make_report(folder)
+    begun = datetime.fromtimestamp((folder / "settings.json").stat().st_mtime, UTC)
+    state = "running" if launcher_pid(folder) else report["finished"] or "stopped"
+    measured = records(folder / "evaluations.jsonl")
+    accuracy = measured[-1]["accuracy"] if measured else None
+    return {
+        "run": folder.name,
+        "begun": f"{begun:%Y-%m-%d %H:%M} UTC",
+        "steps": report["steps"],
+        "accuracy": accuracy,
+        "state": state,
+    }
+
+
+VIEWS: dict[str, Callable[[Records], list[Row]]] = {
+    "ledger": ledger,
+    "dead": dead,
+    "weights": weights,
+    "open": open_groups,
+}

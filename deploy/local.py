@@ -1,0 +1,220 @@
+"""The one-machine launcher: server, model, then trainer, producers, reward and feeder, watched until the run ends.
+
+For: `tidemill run` and `tidemill resume` without slots. Not for: what the roles do, or drawing. Everything is spawned
+from the one thread that runs this loop, so `kill -9` of the launcher ends everything it started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker import telemetry
+from broker.errors import Broken, Fenced, TidemillError
+from broker.redis_broker import RedisBroker
+from deploy.cores import Share, usable_here
+from deploy.crew import TRAINER, Crew, Happened, core_shares, left_in_order
+from deploy.cross_checks import warnings_between
+from deploy.model_stage import ModelStage
+from deploy.observer import Observer
+from deploy.progress import Display
+from deploy.run_settings import RunSettings
+from deploy.server import RunServer
+from deploy.snapshot import Goal, Snapshot
+from deploy.watchdog import Watch, who_holds
+from scheduler.respawn import StopRun
+
+TICK_S = 0.05
+LOOK_EVERY_S = 0.5
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """Why the launcher stopped."""
+
+    exit_code: int
+    reason: str
+
+
+class Launch:
+    """One launch of one run folder."""
+
+    def __init__(self, folder: Path, settings: RunSettings, display: Display) -> None:
+        self.folder = folder
+        self.settings = settings
+        self.display = display
+        self.log = telemetry.configure(folder, process="launcher", role="launcher", run=folder.name)
+        self.server = RunServer(folder, settings.broker)
+        self.interrupts = 0
+        self.started = time.monotonic()
+
+    async def run(self) -> Ending:
+        """consumes: exits, heartbeats, signals   produces: started, restarted and ended processes
+        waits for: the trainer's end, a reason to stop, or Ctrl-C   unblocked by: any of these
+        """
+        usable = usable_here()
+        shares = core_shares(self.settings, usable)
+        self.introduce(shares, usable.count)
+        with self.signals():
+            try:
+                url = await self.server.open()
+                model = await self.make_model(Share(threads=usable.count))
+                return model or await self.run_roles(Crew.of(self.folder, self.settings, shares, url), url)
+            finally:
+                self.server.close()
+
+    def introduce(self, shares: dict[str, Share], cores: int) -> None:
+        self.say(f"run {self.folder.name} in {self.folder}")
+        self.say(f"cores: {cores} usable; " + ", ".join(f"{name} {share}" for name, share in shares.items()))
+        for warning in warnings_between(self.settings, cores):
+            self.say(f"warning: {warning}")
+        self.show_stage("starting")
+
+    async def make_model(self, share: Share) -> Ending | None:
+        """The model stage; None when the model is there."""
+        if (self.folder / "model").is_dir():
+            return None
+        stage = ModelStage(self.folder, share)
+        stage.process.start(time.monotonic())
+        try:
+            while not self.interrupts:
+                sentences, end = stage.tick(time.monotonic())
+                for sentence in sentences:
+                    self.say(sentence)
+                self.show_stage("preparing the model", stage.detail)
+                if isinstance(end, StopRun):
+                    words = stage.process.last_words()
+                    return Ending(exit_code=end.exit_code, reason=f"the initial model {end.reason}\n{words}")
+                if end is not None:
+                    return None
+                await asyncio.sleep(TICK_S)
+            return interrupted(self.folder)
+        finally:
+            stage.process.fence()
+            while not stage.process.is_over:
+                stage.process.tick(time.monotonic())
+                await asyncio.sleep(TICK_S)
+
+    async def run_roles(self, crew: Crew, url: str) -> Ending:
+        broker = await RedisBroker.connect(url, self.folder.name)
+        observer = Observer(self.folder, self.settings, broker, started=self.started)
+        try:
+            crew.start(time.monotonic())
+            ending = await self.watch(crew, observer)
+        except TidemillError as error:
+            ending = Ending(exit_code=error.exit_code, reason=str(error))
+        finally:
+            await self.end(crew, observer)
+            await broker.close()
+        return ending
+
+    async def watch(self, crew: Crew, observer: Observer) -> Ending:
+        """Until there is a reason to end: every tick the processes, every half second the whole run."""
+        looking = asyncio.create_task(self.look_on(crew, observer))
+        try:
+            while not self.interrupts:
+                for happened in crew.tick(time.monotonic()):
+                    if ending := await self.consequence(happened, crew, observer):
+                        return ending
+                if looking.done():
+                    return looking.result()
+                await asyncio.sleep(TICK_S)
+            return interrupted(self.folder)
+        finally:
+            looking.cancel()
+
+    async def look_on(self, crew: Crew, observer: Observer) -> Ending:
+        """Show and keep what is seen, until it stands still for too long."""
+        watch = Watch()
+        while True:
+            if self.server.keep(time.monotonic()):
+                self.say("the embedded server had died; it is back, on its data")
+            snapshot, now = await observer.look(), time.monotonic()
+            self.display.show(snapshot)
+            observer.save(snapshot)
+            crew.note_progress(snapshot.processes)
+            watch = watch.after(snapshot, now)
+            if watch.still_s(now) > self.settings.run.watchdog_s:
+                return self.stands_still(snapshot, watch.still_s(now))
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    async def consequence(self, happened: Happened, crew: Crew, observer: Observer) -> Ending | None:
+        """What the end of one process means for the run."""
+        name, decision = happened.name, happened.decision
+        self.log.info("process ended", name=name, decision=type(decision).__name__, reason=decision.reason)
+        if isinstance(decision, StopRun):
+            return Ending(exit_code=decision.exit_code, reason=f"{name} {decision.reason}\n{happened.last_words}")
+        if not left_in_order(happened):
+            self.say(f"{name} {decision.reason}")
+            return None
+        finished = (await observer.look()).finished
+        if finished:
+            return Ending(exit_code=0, reason=finished)
+        if crew.was_fenced(name):
+            if name == TRAINER:
+                return Ending(exit_code=Fenced.exit_code, reason=f"{name} {decision.reason}")
+            return None
+        crew.start_again(name, time.monotonic())
+        self.say(f"{name} {decision.reason}, but the run goes on; starting it again")
+        return None
+
+    def stands_still(self, snapshot: Snapshot, seconds: float) -> Ending:
+        reason = (
+            f"no progress for {seconds:.0f} s (run.watchdog_s = {self.settings.run.watchdog_s:g}): "
+            f"{who_holds(snapshot)}; the run stops, nothing is lost; "
+            f"see {self.folder}/logs, then `tidemill resume {self.folder.name}`"
+        )
+        return Ending(exit_code=Broken.exit_code, reason=reason)
+
+    async def end(self, crew: Crew, observer: Observer) -> None:
+        """Drain everybody by the deadline; a further Ctrl-C ends them at once. Nobody is left when this returns."""
+        interrupts = self.interrupts
+        crew.drain(time.monotonic(), self.settings.broker.drain_s)
+        while crew.alive:
+            if self.interrupts > max(interrupts, 1):
+                crew.fence()
+            crew.tick(time.monotonic())
+            self.display.show(observer.snapshot("ending", f"waiting for {', '.join(crew.alive)}"))
+            await asyncio.sleep(TICK_S)
+        last = await observer.look()
+        self.display.show(last)
+        observer.save(last)
+
+    def show_stage(self, stage: str, detail: str = "") -> None:
+        """A look at a run that has no server yet."""
+        goal = Goal(steps=self.settings.run.steps, staleness=self.settings.train.staleness)
+        elapsed_s = time.monotonic() - self.started
+        self.display.show(Snapshot(run=self.folder.name, goal=goal, elapsed_s=elapsed_s, stage=stage, detail=detail))
+
+    def say(self, sentence: str) -> None:
+        self.display.say(sentence)
+        self.log.info("said", sentence=sentence)
+
+    @contextlib.contextmanager
+    def signals(self) -> Generator[None]:
+        """Ctrl-C and its kin are counted; the loop acts on them."""
+        loop = asyncio.get_running_loop()
+        caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        for number in caught:
+            loop.add_signal_handler(number, self.interrupt)
+        try:
+            yield
+        finally:
+            for number in caught:
+                loop.remove_signal_handler(number)
+
+    def interrupt(self) -> None:
+        self.interrupts += 1
+        if self.interrupts == 1:
+            at_most = f"at most {self.settings.broker.drain_s:g} s"
+            self.say(f"stopping: each process finishes or gives back what it holds ({at_most}); again to end at once")
+
+
+def interrupted(folder: Path) -> Ending:
+    return Ending(exit_code=INTERRUPTED, reason=f"interrupted; go on with `tidemill resume {folder.name}`")
