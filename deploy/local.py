@@ -45,14 +45,15 @@ class Ending:
 class Launch:
     """One launch of one run folder."""
 
-    def __init__(self, folder: Path, settings: RunSettings, display: Display) -> None:
+    def __init__(self, folder: Path, settings: RunSettings, display: Display, *, started: float) -> None:
+        """`started`: when the person asked, by the monotonic clock."""
         self.folder = folder
         self.settings = settings
         self.display = display
         self.log = telemetry.configure(folder, process="launcher", role="launcher", run=folder.name)
         self.server = RunServer(folder, settings.broker)
         self.interrupts = 0
-        self.started = time.monotonic()
+        self.started = started
 
     async def run(self) -> Ending:
         """consumes: exits, heartbeats, signals   produces: started, restarted and ended processes
@@ -70,7 +71,6 @@ class Launch:
                 self.server.close()
 
     def introduce(self, shares: dict[str, Share], cores: int) -> None:
-        self.say(f"run {self.folder.name} in {self.folder}")
         self.say(f"cores: {cores} usable; " + ", ".join(f"{name} {share}" for name, share in shares.items()))
         for warning in warnings_between(self.settings, cores):
             self.say(f"warning: {warning}")

@@ -15,6 +15,7 @@ import redis
 from broker.errors import Misconfigured, Unavailable
 
 ANSWER_S = 10.0
+ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def expanded(arguments: Sequence[str], run: str) -> list[str]:
@@ -67,11 +68,13 @@ def shown_list(items: list[Any], indent: str) -> str:
 
 
 def quoted(text: bytes) -> str:
-    """Readable text in quotes, other bytes escaped."""
+    """Readable text in quotes; what is no text byte by byte."""
     try:
-        decoded = text.decode()
+        return '"' + "".join(map(escaped, text.decode())) + '"'
     except UnicodeDecodeError:
-        decoded = text.decode("latin-1")
-    special = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-    plain = decoded.isprintable()
-    return '"' + "".join(special.get(c, c if c.isprintable() or plain else f"\\x{ord(c):02x}") for c in decoded) + '"'
+        return '"' + "".join(escaped(chr(byte)) if byte < 128 else f"\\x{byte:02x}" for byte in text) + '"'
+
+
+def escaped(character: str) -> str:
+    plain = character if character.isprintable() else f"\\x{ord(character):02x}"
+    return ESCAPES.get(character, plain)

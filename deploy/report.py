@@ -26,7 +26,7 @@ def make_report(folder: Path) -> dict[str, Any]:
     return {
         "run": folder.name,
         "finished": snapshot.get("finished", ""),
-        "steps": len(steps),
+        "steps": newest_version(snapshot, steps),
         "seconds": snapshot.get("elapsed_s"),
         "held_out_accuracy": first_and_last(measured, "accuracy"),
         "reward": first_and_last(steps, "reward"),
@@ -38,6 +38,11 @@ def make_report(folder: Path) -> dict[str, Any]:
         "evaluation_books": books_of(counts, "eval"),
         "busy_share": snapshot.get("busy_share", {}),
     }
+
+
+def newest_version(snapshot: Mapping[str, Any], steps: Sequence[Record]) -> int:
+    """Versions trained; a trainer killed between a commit and its record leaves no line of that step."""
+    return max(0, snapshot.get("version", 0), *(step["version"] for step in steps))
 
 
 def first_and_last(found: Sequence[Record], name: str) -> dict[str, float | None]:

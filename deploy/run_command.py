@@ -6,17 +6,15 @@ For: one launch as a person sees it. Not for: the launch itself (`local`).
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 from rich.console import Console
 
-from deploy.closing import closing_lines
-from deploy.curve import draw_curve
-from deploy.local import Launch
-from deploy.progress import display_on
-from deploy.report import make_report, save_report
+from deploy.progress import Display, display_on
 from deploy.run_folder import launching
 from deploy.run_settings import RunSettings
+from deploy.snapshot import Goal, Snapshot
 
 
 def perform(folder: Path, settings: RunSettings, console: Console) -> int:
@@ -24,16 +22,32 @@ def perform(folder: Path, settings: RunSettings, console: Console) -> int:
     with launching(folder):
         display = display_on(console)
         try:
-            ending = asyncio.run(Launch(folder, settings, display).run())
+            exit_code = launched(folder, settings, display)
         finally:
             display.close()
-        display.say(f"{'finished' if ending.exit_code == 0 else 'stopped'}: {ending.reason}")
         conclude(folder, console)
+    return exit_code
+
+
+def launched(folder: Path, settings: RunSettings, display: Display) -> int:
+    """The launch, shown from its first moment: its libraries are loaded after the first line stands there."""
+    started = time.monotonic()
+    goal = Goal(steps=settings.run.steps, staleness=settings.train.staleness)
+    display.say(f"run {folder.name} in {folder}")
+    display.show(Snapshot(run=folder.name, goal=goal, elapsed_s=0.0))
+    from deploy.local import Launch
+
+    ending = asyncio.run(Launch(folder, settings, display, started=started).run())
+    display.say(f"{'finished' if ending.exit_code == 0 else 'stopped'}: {ending.reason}")
     return ending.exit_code
 
 
 def conclude(folder: Path, console: Console) -> None:
     """Write report and curve, print the end of the story; nothing when no step was ever trained."""
+    from deploy.closing import closing_lines
+    from deploy.curve import draw_curve
+    from deploy.report import make_report, save_report
+
     report = make_report(folder)
     save_report(folder, report)
     if report["steps"]:
