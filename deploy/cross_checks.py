@@ -18,7 +18,7 @@ BYTES_PER_TOKEN = 16
 
 URL_KINDS = ("redis://", "rediss://", "unix://")
 
-GROUP_RELATIVE = ("grpo", "rloo", "dr_grpo", "gspo")
+GROUP_RELATIVE = ("cispo", "dapo", "dr_grpo", "grpo", "gspo", "rloo")
 """Algorithms that compare a rollout with its siblings: one sibling alone never gives a signal."""
 
 

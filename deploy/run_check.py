@@ -14,6 +14,7 @@ from typing import Any
 from broker.errors import Misconfigured
 from broker.settings import Section, load_section, run_folder_settings
 from deploy.cross_checks import problems_between
+from deploy.names import unknown_names
 from deploy.run_files import find_run_file, overlaid, read_run_file
 from deploy.run_settings import SECTIONS, RunSettings
 from scheduler.settings import SHIPPED_POOLS, PoolSection
@@ -44,7 +45,7 @@ def checked(values: Mapping[str, Any]) -> RunSettings:
     if problems:
         raise Misconfigured("\n".join(problems))
     settings = RunSettings(**sections)
-    if found := problems_between(settings):
+    if found := [*unknown_names(settings), *problems_between(settings)]:
         raise Misconfigured("\n".join(found))
     return settings
 

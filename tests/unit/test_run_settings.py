@@ -41,6 +41,10 @@ def test_a_file_of_ones_own_is_named_after_itself(tmp_path: Path) -> None:
     assert (settings.run.name, settings.train.groups, settings.train.staleness) == ("mine", 4, 1)
 
 
+def test_a_dotted_path_is_accepted_wherever_a_name_is() -> None:
+    assert load_run("addition", ["train.learner=json:loads", "rollout.engine=json"]).train.learner == "json:loads"
+
+
 def test_none_takes_a_value_away() -> None:
     assert load_run("addition").model.warm_start is not None
     assert load_run("addition", ["model.warm_start=none"]).model.warm_start is None
@@ -87,6 +91,13 @@ def test_all_problems_come_in_one_message() -> None:
             ["rollout.max_tokens=65536"],
             "128 open groups (groups × (staleness + 1) = 64 × 2) of 8 × 65536 tokens may take 1024 MB",
         ),
+        (
+            ["rollout.engine=torhc"],
+            '[rollout] engine = "torhc" leads nowhere; nothing was started; did you mean "torch"?',
+        ),
+        (["algorithm.name=ppo"], "known: cispo, dapo"),
+        (["prompts.source=[{source='adition'}]"], 'did you mean "addition"?'),
+        (["reward.parts=[{name='no_such:rule'}]"], '"no_such:rule" leads nowhere'),
         (["pools.rolout.min=1"], 'did you mean "rollout"?'),
         (["pools.train.min=2", "pools.train.max=1"], "max = 1 is below min = 2"),
     ],
@@ -142,7 +153,7 @@ def test_defaults_alone_can_train() -> None:
 def test_checking_imports_no_heavy_library() -> None:
     program = (
         "import sys; from deploy.run_check import load_run; load_run('addition'); "
-        "print([m for m in ('torch', 'vllm', 'transformers', 'deepspeed', 'numpy', 'redis') if m in sys.modules])"
+        "print([m for m in ('torch', 'vllm', 'transformers', 'deepspeed', 'datasets', 'redis') if m in sys.modules])"
     )
     assert (
         subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.strip()
