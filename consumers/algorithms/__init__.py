@@ -9,19 +9,24 @@ from consumers.algorithms.base import Algorithm
 from consumers.settings import AlgorithmSection
 
 ALGORITHMS = {
-    "grpo": "consumers.algorithms.grpo:make",
+    "cispo": "consumers.algorithms.cispo:make",
+    "dapo": "consumers.algorithms.dapo:make",
     "dr_grpo": "consumers.algorithms.dr_grpo:make",
+    "grpo": "consumers.algorithms.grpo:make",
+    "gspo": "consumers.algorithms.gspo:make",
+    "reinforce": "consumers.algorithms.reinforce:make",
     "rloo": "consumers.algorithms.rloo:make",
 }
 
 
 def create(settings: AlgorithmSection) -> Algorithm:
     """The algorithm of these settings. Raises Misconfigured for a name that is neither listed nor importable."""
-    path = ALGORITHMS.get(settings.name, settings.name)
-    module, _, attribute = path.partition(":")
+    module, _, attribute = ALGORITHMS.get(settings.name, settings.name).partition(":")
     try:
-        return getattr(import_module(module), attribute or "make")(settings)
+        make = getattr(import_module(module), attribute or "make")
     except (ImportError, AttributeError) as error:
         raise Misconfigured(
-            f'[algorithm] name = "{settings.name}": {error}; nothing was started; known: {", ".join(ALGORITHMS)}, or module:function'
+            f'[algorithm] name = "{settings.name}": {error}; nothing was started; known: {", ".join(ALGORITHMS)}, or '
+            "module:function"
         ) from error
+    return make(settings)

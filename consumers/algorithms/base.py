@@ -1,8 +1,8 @@
 """What an algorithm promises.
 
 For: credit for siblings and the loss of a batch, both pure. Not for: off-policy weights (`correction`), optimizer steps
-(`learners`), or tokens: actions may be anything that has a log-probability. Torch is imported for its types only, so that
-the reward consumer can ask `has_signal` without it.
+(`learners`), or tokens: actions may be anything that has a log-probability. Torch is imported for its types only: the
+reward consumer asks `has_signal` without it.
 
 Axes: G siblings · N actions of all rollouts in a micro-batch, flat, no padding.
 """
@@ -27,7 +27,7 @@ class LossBatch:
     behaviour_logprobs: Tensor
     """(N,) float32, recorded at sampling."""
     proximal_logprobs: Tensor | None
-    """(N,) of the policy at the start of the batch; None when each batch takes one optimizer step (it is the policy itself)."""
+    """(N,) of the policy when the batch began; None when it is the policy itself (one optimizer step per batch)."""
     reference_logprobs: Tensor | None
     """(N,) of the frozen reference, when the algorithm asks for it."""
     advantages: Tensor
@@ -41,9 +41,9 @@ class LossBatch:
     rollouts: int
     """R in this micro-batch."""
     total_actions: float
-    """Σ mask over the whole batch, all micro-batches and ranks: the loss is a sum divided by this (or by total_rollouts)."""
-    total_rollouts: int
-    """Rollouts in the whole batch, zero-signal ones included."""
+    """Σ mask over the optimizer step, its micro-batches and ranks: the loss is a sum divided by this or the next."""
+    total_rollouts: float
+    """Rollouts of the optimizer step, those without signal included; with k steps per batch, a k-th of the batch's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class Loss:
     value: Tensor
     """Scalar; summed over micro-batches it is the batch's loss."""
     metrics: Mapping[str, float]
-    """Sums over this micro-batch's actions (`clipped`, `kl`, …); the learner divides by total_actions."""
+    """Sums over this micro-batch's actions (`clipped`, `kl`, …); the learner reports their means per trained action."""
 
 
 class Algorithm(Protocol):
@@ -62,7 +62,7 @@ class Algorithm(Protocol):
         ...
 
     def advantages(self, rewards: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(G,) rewards → (G,) advantages."""
+        """(G,) rewards → (G,) advantages; exactly 0 for a rollout that teaches nothing, which is then not computed."""
         ...
 
     def loss(self, policy_logprobs: Tensor, batch: LossBatch) -> Loss:

@@ -19,15 +19,19 @@ from broker.messages import Actions, Group
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
     metrics: Mapping[str, float] = field(default_factory=dict[str, float])
-    """`loss`, `grad_norm`, `kl`, `ratio_max`, `clipped_share`, `masked_share`, `trained_actions`, `seconds`, …"""
+    """`loss`, `grad_norm`, `kl`, `mismatch_k3`, `ratio_mean`, `ratio_max`, `clipped_share`, `masked_share`, `ess`,
+    `trained_actions`, `compute_s`."""
 
 
 class Learner(Protocol):
-    def step(self, groups: Sequence[Group], advantages: Sequence[NDArray[np.float32]], *, version: int, seed: int) -> StepResult:
+    def step(
+        self, groups: Sequence[Group], advantages: Sequence[NDArray[np.float32]], *, version: int, seed: int
+    ) -> StepResult:
         """Train on one batch (scored groups, (G,) advantages each): the step from `version` to `version + 1`.
 
-        Deterministic in (state, groups, advantages, seed) on a CPU. However many optimizer steps it takes, it is one version.
-        Zero advantages are skipped in the forward pass but count in the denominators.
+        Deterministic in (state, groups, advantages, seed) on a CPU. However many optimizer steps it takes, it is one
+        version. Zero advantages are left out of the passes but count in the denominators, unless a penalty to a
+        reference gives them a gradient too; a batch without any gradient changes nothing.
         """
         ...
 

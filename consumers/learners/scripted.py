@@ -1,8 +1,8 @@
 """A learner without a model: one number that every step raises by one.
 
-For: tests of everything around training, and paced fleets (`pace_s`). Not for: learning. The scripted engine computes the
-same log-probs from the published file, so that the canary works: action a at position i under weights w has
-−(1 + ((7a + 13i + 31·round(w)) mod 97) / 97).
+For: tests of everything around training, and paced fleets (`pace_s`). Not for: learning. The scripted engine computes
+the same log-probs from the published file, so that the canary works: action a at position i under weights w has −(1 +
+((7a + 13i + 31·round(w)) mod 97) / 97).
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ class ScriptedLearner:
     """Seconds each step sleeps instead of computing."""
     weights: float = 0.0
 
-    def step(self, groups: Sequence[Group], advantages: Sequence[NDArray[np.float32]], *, version: int, seed: int) -> StepResult:
+    def step(
+        self, groups: Sequence[Group], advantages: Sequence[NDArray[np.float32]], *, version: int, seed: int
+    ) -> StepResult:
         time.sleep(self.pace_s)
         self.weights += 1.0
         return StepResult(metrics={"loss": 0.0, "trained_actions": float(sum(group.tokens for group in groups))})
@@ -57,7 +59,9 @@ class ScriptedLearner:
 
 def scripted_logprobs(actions: Actions, weights: float) -> NDArray[np.float32]:
     positions = np.arange(len(actions))
-    return (-(1 + ((np.asarray(actions, np.int64) * 7 + positions * 13 + 31 * round(weights)) % 97) / 97)).astype(np.float32)
+    return (-(1 + ((np.asarray(actions, np.int64) * 7 + positions * 13 + 31 * round(weights)) % 97) / 97)).astype(
+        np.float32
+    )
 
 
 def make(*, settings: Any, **_: object) -> ScriptedLearner:

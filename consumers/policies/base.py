@@ -5,13 +5,14 @@ For: build, log-probs, export. Not for: optimizing (`learners`), sampling (engin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from broker.messages import Actions
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor, nn
 
 
@@ -19,8 +20,19 @@ class Policy(Protocol):
     module: nn.Module
     """What DeepSpeed wraps; `logprobs` runs through whatever module it is given (the wrapped one while training)."""
 
+    device: torch.device
+
+    @property
+    def quadratic(self) -> float:
+        """b in the cost L + b·L² of training on a sequence of L actions; 0 when actions do not look at each other."""
+        ...
+
     def logprobs(
-        self, module: nn.Module, contexts: Sequence[Actions], continuations: Sequence[Actions], temperatures: Sequence[float]
+        self,
+        module: nn.Module,
+        contexts: Sequence[Actions],
+        continuations: Sequence[Actions],
+        temperatures: Sequence[float],
     ) -> Tensor:
         """Flat (N,) float32 log-probs of all continuations' actions, rollout after rollout, differentiable.
 
@@ -28,13 +40,17 @@ class Policy(Protocol):
         """
         ...
 
-    def export(self, folder: Path, tensors: dict[str, Tensor] | None = None) -> None:
+    def export(self, folder: Path, tensors: Mapping[str, Tensor] | None = None) -> None:
         """Write `model.safetensors` under the names engines load (tied and adapter weights folded in).
 
-        `tensors`: full parameters gathered elsewhere (ZeRO-3); default the module's own.
+        `tensors`: full parameters by their names in `module`, gathered elsewhere (ZeRO-3); default the module's own.
         """
         ...
 
-    def save_pretrained(self, folder: Path) -> None:
+    def published(self, folder: Path) -> Mapping[str, Tensor]:
+        """What `export` wrote, back under the names the trained parameters have in `module`."""
+        ...
+
+    def save_pretrained(self, folder: Path, tensors: Mapping[str, Tensor] | None = None) -> None:
         """A folder that `transformers.from_pretrained` (or the modality's own loader) opens."""
         ...
