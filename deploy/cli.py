@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from broker.errors import Misconfigured, TidemillError
 from deploy.run_check import load_run, saved_run
@@ -138,9 +139,9 @@ def doctor() -> None:
     well = True
     for finding in findings():
         well &= finding.is_well
-        mark = "[green]ok[/]  " if finding.is_well else "[red]bad[/] "
+        mark = ("ok   ", "green") if finding.is_well else ("bad  ", "red")
         mend = "" if finding.is_well else f"; {finding.mend}"
-        console.print(mark, f"{finding.what}: {finding.found}{mend}", highlight=False, soft_wrap=True)
+        console.print(Text.assemble(mark, f"{finding.what}: {finding.found}{mend}"), soft_wrap=True)
     sys.exit(0 if well else Misconfigured.exit_code)
 
 

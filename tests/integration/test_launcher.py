@@ -281,3 +281,38 @@ def test_a_given_server_carries_the_run_and_outlives_it(made: Callable[..., Path
         assert embedded_server.pid(tmp_path / "other") is not None
     assert report_of(folder)["steps"] == 20
     assert left_over(folder) == []
+
+
+def test_a_live_run_can_be_looked_at_from_outside_and_a_stopped_one_too(made: Callable[..., Path]) -> None:
+    folder = made(*SLOWER)
+    launched = Launched(folder)
+    launched.reach(3)
+    live = ask(folder, "status", "--json")
+    assert live["launcher_pid"] == launched.process.pid
+    assert live["version"] >= 3
+    assert {process["role"] for process in live["processes"].values()} == {"trainer", "rollout", "reward", "feeder"}
+    assert {row["stream"] for row in ask(folder, "inspect", "open", "--json")} <= {"prompts", "rollouts", "scored"}
+    versions = [row["version"] for row in ask(folder, "inspect", "ledger", "--json")]
+    assert versions == list(range(versions[0], versions[0] + len(versions)))
+    assert any(row["live"] for row in ask(folder, "inspect", "weights", "--json"))
+    assert ask(folder, "inspect", "dead", "--json") == []
+    assert ask(folder, "inspect", "runs", "--json")[0]["state"] == "running"
+    assert said(folder, "redis", "XLEN", "tm:{}:prompts").startswith("(integer) ")
+    assert "trained" in said(folder, "redis", "HGETALL", "tm:{}:counts")
+    launched.interrupt()
+    assert launched.end() == 130
+    assert ask(folder, "status", "--json")["launcher_pid"] is None
+    assert ask(folder, "report", "--json")["steps"] >= 3
+    assert "tm:{" in said(folder, "redis", "KEYS", "*")
+    assert left_over(folder) == []
+
+
+def said(folder: Path, *arguments: str) -> str:
+    """What a command prints."""
+    command = [sys.executable, "-m", "deploy.cli", *arguments]
+    env = {**os.environ, "TIDEMILL_RUNS": str(folder.parent)}
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=30, check=True).stdout
+
+
+def ask(folder: Path, *arguments: str) -> Any:
+    return json.loads(said(folder, *arguments))

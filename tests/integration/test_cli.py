@@ -1,0 +1,55 @@
+"""The command line on its own: help, checks, refusals with their exit codes, the doctor."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def tidemill(*arguments: str, runs: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "deploy.cli", *arguments]
+    env = {**os.environ, "TIDEMILL_RUNS": str(runs), **environment}
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_check_says_that_the_settings_are_sound_and_starts_nothing(tmp_path: Path) -> None:
+    answer = tidemill("run", "addition", "train.lr=1e-4", "--check", runs=tmp_path / "runs")
+    assert (answer.returncode, answer.stdout.strip()) == (0, "addition: the settings are sound")
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "adition"], 'did you mean "addition"?'),
+        (["run", "addition", "train.stalenes=1"], 'did you mean "staleness"?'),
+        (["run", "addition", "--slots", "2"], "--slots 2"),
+        (["resume", "addition-1"], "there is no run 'addition-1'"),
+        (["inspect", "ledgers"], "known: ledger, dead, weights, open, runs"),
+        (["status"], "there is no run 'latest'"),
+    ],
+)
+def test_what_cannot_be_done_is_one_message_with_exit_code_2(arguments: list[str], said: str, tmp_path: Path) -> None:
+    answer = tidemill(*arguments, runs=tmp_path)
+    assert answer.returncode == 2
+    assert answer.stderr.startswith("tidemill: ")
+    assert said in answer.stderr
+    assert "Traceback" not in answer.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_doctor_starts_a_server_and_ends_it(tmp_path: Path) -> None:
+    answer = tidemill("doctor", runs=tmp_path)
+    assert answer.returncode == 0, answer.stdout
+    for words in ("python: 3.", "cores:", "torch: 2.", "embedded server: valkey", "shipped runs: addition"):
+        assert words in answer.stdout
+
+
+def test_the_doctor_says_when_the_given_server_does_not_answer(tmp_path: Path) -> None:
+    answer = tidemill("doctor", runs=tmp_path, TIDEMILL_BROKER_URL="redis://127.0.0.1:1/0")
+    assert answer.returncode == 2
+    assert "bad  TIDEMILL_BROKER_URL: fails; [broker] url = redis://127.0.0.1:1/0 does not answer" in answer.stdout
