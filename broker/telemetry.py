@@ -22,6 +22,7 @@ import structlog
 from structlog.typing import EventDict, WrappedLogger
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
+SILENT = 60
 
 
 class TwoPlaces:
@@ -42,11 +43,12 @@ class TwoPlaces:
 
 
 def configure(
-    folder: Path | None, *, process: str, role: str, run: str = "", slot: str = ""
+    folder: Path | None, *, process: str, role: str, run: str = "", slot: str = "", console: bool = True
 ) -> structlog.stdlib.BoundLogger:
     """Set structlog up for this process and return its logger; every line carries the four names.
 
     `folder` is the run folder; None writes to standard error only (everything, as JSON unless on a terminal).
+    `console=False` leaves standard error to whoever draws on it.
     """
     named = {
         name: value for name, value in {"run": run, "role": role, "process": process, "slot": slot}.items() if value
@@ -57,7 +59,8 @@ def configure(
         (folder / "logs").mkdir(parents=True, exist_ok=True)
         records = (folder / "logs" / f"{process}.jsonl").open("a", encoding="utf-8")
     everything = on_terminal or folder is None
-    logger = TwoPlaces(records, sys.stderr, LEVELS["debug" if everything else "warning"])
+    loudness = LEVELS["debug" if everything else "warning"] if console else SILENT
+    logger = TwoPlaces(records, sys.stderr, loudness)
     structlog.configure(
         processors=[
             structlog.stdlib.add_log_level,

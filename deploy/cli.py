@@ -17,6 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from broker.errors import Misconfigured, TidemillError
+from deploy.cores import usable_here
+from deploy.cross_checks import warnings_between
 from deploy.run_check import load_run, saved_run
 from deploy.run_folder import find_run, new_run_folder, runs_root
 
@@ -44,6 +46,8 @@ def run(
             "leave --slots out: trainer and producers keep their places then"
         )
     if check:
+        for warning in warnings_between(settings, usable_here().count):
+            console.print(f"warning: {warning}", highlight=False, markup=False, soft_wrap=True)
         console.print(f"{settings.run.name}: the settings are sound", highlight=False)
         return
     from deploy.run_command import perform

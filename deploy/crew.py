@@ -57,6 +57,7 @@ class Happened:
     name: str
     decision: Decision
     last_words: str = ""
+    """The end of what it wrote: much when the run stops for it, a line when it is started again."""
 
 
 class Crew:
@@ -90,7 +91,11 @@ class Crew:
         for name, process in self.processes.items():
             decision = process.tick(now)
             if decision is not None:
-                words = process.last_words() if isinstance(decision, StopRun) else ""
+                words = (
+                    ""
+                    if isinstance(decision, Leave)
+                    else process.last_words(12 if isinstance(decision, StopRun) else 1)
+                )
                 ends.append(Happened(name=name, decision=decision, last_words=words))
         return ends
 

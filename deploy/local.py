@@ -50,7 +50,7 @@ class Launch:
         self.folder = folder
         self.settings = settings
         self.display = display
-        self.log = telemetry.configure(folder, process="launcher", role="launcher", run=folder.name)
+        self.log = telemetry.configure(folder, process="launcher", role="launcher", run=folder.name, console=False)
         self.server = RunServer(folder, settings.broker)
         self.interrupts = 0
         self.started = started
@@ -151,7 +151,7 @@ class Launch:
         if isinstance(decision, StopRun):
             return Ending(exit_code=decision.exit_code, reason=f"{name} {decision.reason}\n{happened.last_words}")
         if not left_in_order(happened):
-            self.say(f"{name} {decision.reason}")
+            self.say(f"{name} {decision.reason}" + (f" ({happened.last_words})" if happened.last_words else ""))
             return None
         finished = (await observer.look()).finished
         if finished:

@@ -59,6 +59,14 @@ def test_off_a_terminal_only_warnings_reach_standard_error(tmp_path: Path, capsy
     assert [line["event"] for line in lines(tmp_path, "reward-0")] == ["calm", "worried"]
 
 
+def test_a_process_that_draws_on_the_console_keeps_its_log_off_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(tmp_path, role="launcher", process="launcher", console=False).error("grave")
+    assert capsys.readouterr().err == ""
+    assert [line["event"] for line in lines(tmp_path, "launcher")] == ["grave"]
+
+
 def test_an_exception_is_kept_in_the_record(tmp_path: Path) -> None:
     log = configure(tmp_path, role="reward", process="reward-0")
     try:
