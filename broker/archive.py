@@ -1,7 +1,7 @@
 """Closed groups on disk: what every group said and what became of it, long after the server forgot.
 
-For: `show`, `report`, `rescore`. Not for: replay (a version's own batch file) or the books. Each process appends to its own
-file; a group closed twice (its closer died between append and close) is there twice, and readers keep the last.
+For: `show`, `report`, `rescore`. Not for: replay (a version's own batch file) or the books. Each process appends to
+its own file; a group closed twice (its closer died between append and close) is there twice, and readers keep the last.
 """
 
 from __future__ import annotations

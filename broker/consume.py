@@ -1,7 +1,7 @@
 """The one consuming loop: read, work, settle, renew, drain. Every role that reads `prompts` or `rollouts` runs it.
 
-For: turning deliveries into outcomes through a handler that never sees the broker. Not for: the trainer, which holds many
-deliveries and commits them together (`consumers.trainer_consumer`).
+For: turning deliveries into outcomes through a handler that never sees the broker. Not for: the trainer, which holds
+many deliveries and commits them together (`consumers.trainer_consumer`).
 """
 
 from __future__ import annotations
@@ -79,7 +79,9 @@ class Consuming:
                 room = self.room()
                 if room:
                     block_s = self.rules.block_s if not self.held else min(self.rules.block_s, 0.05)
-                    await self.start(await self.broker.read(self.stream, self.reader, count=room, block_s=block_s), tasks)
+                    await self.start(
+                        await self.broker.read(self.stream, self.reader, count=room, block_s=block_s), tasks
+                    )
                 else:
                     await self.a_place()
             await self.drain()
@@ -153,11 +155,18 @@ class Consuming:
                 continue
             for (delivery, outcome), verdict in zip(batch, verdicts, strict=True):
                 if verdict != "done":
-                    log.info("another reader was first", group=delivery.entry.group, verdict=verdict, outcome=type(outcome).__name__)
+                    log.info(
+                        "another reader was first",
+                        group=delivery.entry.group,
+                        verdict=verdict,
+                        outcome=type(outcome).__name__,
+                    )
             return
 
     async def renewing(self) -> None:
-        """consumes: leases   produces: young ones   waits for: a third of the lease   unblocked by: time, if work advances"""
+        """consumes: leases   produces: young ones   waits for: a third of the lease   unblocked by: time, if work
+        advances
+        """
         seen, beats = -1.0, 0
         while True:
             await asyncio.sleep(self.rules.lease_s / 3)
@@ -169,13 +178,17 @@ class Consuming:
                 room = self.rules.capacity - len(self.held)
                 if room > 0:
                     idle = 3 * self.rules.lease_s
-                    await self.blame_the_dead(await self.broker.adopt(self.stream, self.reader, idle_s=idle, count=room))
+                    await self.blame_the_dead(
+                        await self.broker.adopt(self.stream, self.reader, idle_s=idle, count=room)
+                    )
 
     async def blame_the_dead(self, adopted: Sequence[Delivery]) -> None:
         """What a dead reader held goes back to the stream: alone it counts as an attempt, else each is tried alone."""
         lost = [delivery for delivery in adopted if delivery.entry_id not in self.held]
         if lost:
-            log.warning("adopted from a dead reader", groups=[delivery.entry.group for delivery in lost][:8], count=len(lost))
+            log.warning(
+                "adopted from a dead reader", groups=[delivery.entry.group for delivery in lost][:8], count=len(lost)
+            )
             await self.broker.blame(self.reader, lost, max_attempts=self.rules.max_attempts)
 
     async def drain(self) -> None:
@@ -195,7 +208,7 @@ async def answer(handle: Handler, delivery: Delivery, group: Group, max_attempts
         return await handle(delivery, group)
     except (Broken, Misconfigured):
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  whatever a handler raises is about its group
         return outcome_of(error, delivery, max_attempts)
 
 
@@ -208,11 +221,15 @@ def outcome_of(error: Exception, delivery: Delivery, max_attempts: int) -> Outco
     if delivery.entry.attempt + 1 >= max_attempts:
         log.error("buried", group=delivery.entry.group, reason=said, attempts=delivery.entry.attempt + 1)
         return Bury(reason=f"{said} (attempt {delivery.entry.attempt + 1} of {max_attempts})")
-    log.warning("trying again", group=delivery.entry.group, reason=said, attempt=delivery.entry.attempt + 1, of=max_attempts)
+    log.warning(
+        "trying again", group=delivery.entry.group, reason=said, attempt=delivery.entry.attempt + 1, of=max_attempts
+    )
     return Release(reason=said, failed=True)
 
 
-async def consume(make: Callable[[], Consuming], broker: WorkBroker, stop: asyncio.Event, enter_s: float = 600.0) -> None:
+async def consume(
+    make: Callable[[], Consuming], broker: WorkBroker, stop: asyncio.Event, enter_s: float = 600.0
+) -> None:
     """Consume until stopped or the run is over, entering the run anew whenever the server lost or re-opened it.
 
     consumes: a run   produces: stays in it   waits for: an open run   unblocked by: a trainer that opens it

@@ -1,10 +1,11 @@
 """What a broker promises, one Protocol per kind of caller. Every broker passes `tests/contract`.
 
-For: the seam between roles and transport. Not for: Redis (`redis_broker`), one process (`memory_broker`), bytes (`codec`).
+For: the seam between roles and transport. Not for: Redis (`redis_broker`), one process (`memory_broker`), bytes
+(`codec`).
 
-Every call may raise `Unavailable` (try again), `Backpressure` (full: wait), `Reset` (enter the run again) and, for trainer
-calls, `Fenced` (a newer trainer lives: stop). A verb checks everything before its first write, so it happened whole or
-not at all; a caller that lost the reply simply calls again.
+Every call may raise `Unavailable` (try again), `Backpressure` (full: wait), `Reset` (enter the run again) and, for
+trainer calls, `Fenced` (a newer trainer lives: stop). A verb checks everything before its first write, so it happened
+whole or not at all; a caller that lost the reply simply calls again.
 """
 
 from __future__ import annotations
@@ -150,7 +151,9 @@ class RunBroker(Protocol):
     async def books(self) -> Books: ...
 
     async def beat(self, name: str, facts: Mapping[str, str | int | float]) -> None:
-        """Report of one process: its role, pid, progress counter, busy seconds, items, version; stamped with server time."""
+        """Report of one process: its role, pid, progress counter, busy seconds, items, version; stamped with server
+        time.
+        """
         ...
 
     async def beats(self) -> dict[str, dict[str, Any]]:
@@ -162,7 +165,8 @@ class RunBroker(Protocol):
 
 class FeederBroker(RunBroker, Protocol):
     async def admit(self, expected: int, cursor_value: str, groups: Sequence[Group]) -> Admission:
-        """Compare-and-set of the feeder's cursor: if it is `expected`, the prefix of `groups` that fits below the cap enters.
+        """Compare-and-set of the feeder's cursor: if it is `expected`, the prefix of `groups` that fits below the cap
+        enters.
 
         `cursor_value` (the sources' offsets after all offered groups) is stored only when all of them entered.
         Floor of each = live version, last version = floor + η.
@@ -170,7 +174,9 @@ class FeederBroker(RunBroker, Protocol):
         ...
 
     async def admit_eval(self, version: int, expected: int, groups: Sequence[Group]) -> Admission:
-        """The same for evaluation groups of `version`: floor = last version = `version`, own cap, cursor per version."""
+        """The same for evaluation groups of `version`: floor = last version = `version`, own cap, cursor per
+        version.
+        """
         ...
 
     async def evaluations(self) -> list[Evaluation]:
@@ -252,14 +258,26 @@ class TrainerBroker(RunBroker, Protocol):
         """Fence every trainer below `epoch`. Raises Fenced if the run already knows this epoch or a higher one."""
         ...
 
-    async def open_run(self, *, cap: int, groups: int, staleness: int, eval_cap: int, announcement: Announcement) -> RunState:
+    async def open_run(
+        self, *, cap: int, groups: int, staleness: int, eval_cap: int, announcement: Announcement
+    ) -> RunState:
         """Open a new incarnation on this server (first start, or after a restart was looked into)."""
         ...
 
     async def restore(
-        self, books: Books, ledger: Sequence[LedgerLine], live: Announcement, *, cap: int, groups: int, staleness: int, eval_cap: int
+        self,
+        books: Books,
+        ledger: Sequence[LedgerLine],
+        live: Announcement,
+        *,
+        cap: int,
+        groups: int,
+        staleness: int,
+        eval_cap: int,
     ) -> RunState:
-        """Rebuild the run from the store: these books, these lines; every open group becomes `missing`; new incarnation."""
+        """Rebuild the run from the store: these books, these lines; every open group becomes `missing`; new
+        incarnation.
+        """
         ...
 
     async def prepare(self, deliveries: Sequence[Delivery]) -> Books:
@@ -270,7 +288,13 @@ class TrainerBroker(RunBroker, Protocol):
         ...
 
     async def commit(
-        self, line: LedgerLine, announcement: Announcement, deliveries: Sequence[Delivery], *, evaluate: int = 0, hold_s: float = 0
+        self,
+        line: LedgerLine,
+        announcement: Announcement,
+        deliveries: Sequence[Delivery],
+        *,
+        evaluate: int = 0,
+        hold_s: float = 0,
     ) -> None:
         """Append `line`, make the version live, settle and close its groups, all or nothing; a second call is a no-op.
 

@@ -36,7 +36,9 @@ class Prompt:
     size: int
     """G, siblings to sample."""
     seed: int
-    """Derived from the run's seed and the group's id: the same group samples the same rollouts from the same weights."""
+    """Derived from the run's seed and the group's id: the same group samples the same rollouts from the same
+    weights.
+    """
     temperature: float = 1.0
     """0 is greedy."""
     max_actions: int = 128

@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from redis.exceptions import OutOfMemoryError
 
@@ -36,10 +36,10 @@ class RedisBroker:
         self.client = connection.client
 
     @classmethod
-    async def connect(cls, url: str, run: str) -> RedisBroker:
+    async def connect(cls, url: str, run: str) -> Self:
         """A broker for `run`; raises Unavailable when the server does not answer."""
         broker = cls(RedisConnection.open(url, run))
-        await broker.connection.ask(f"connecting to {url}", cast("Awaitable[bool]", broker.client.ping()))
+        await broker.connection.ask(f"connecting to {url}", broker.client.ping())
         return broker
 
     async def close(self) -> None:
@@ -85,10 +85,13 @@ class RedisBroker:
         return books_of(await self.connection.direct("books"))
 
     async def beat(self, name: str, facts: Mapping[str, str | int | float]) -> None:
-        seconds, micros = cast("tuple[int, int]", await self.connection.ask("reading the clock", cast("Awaitable[Any]", self.client.time())))
+        seconds, micros = cast(
+            "tuple[int, int]",
+            await self.connection.ask("reading the clock", cast("Awaitable[Any]", self.client.time())),
+        )
         report = json.dumps({**facts, "at": seconds + micros / 1e6})
         call = self.client.hset(self.keys.prefix + "beats", name, report)
-        await self.connection.ask("reporting", cast("Awaitable[int]", call))
+        await self.connection.ask("reporting", call)
 
     async def beats(self) -> dict[str, dict[str, Any]]:
         pipe = self.client.pipeline(transaction=False)
@@ -139,30 +142,42 @@ class RedisBroker:
 
     async def inherit(self, stream: str, reader: str, slot: str) -> list[Delivery]:
         key, role = self.keys.stream(stream), ROLE[stream]
-        consumers = await self.connection.ask("listing readers", cast("Awaitable[Any]", self.client.xinfo_consumers(key, role)))
+        consumers = await self.connection.ask(
+            "listing readers", cast("Awaitable[Any]", self.client.xinfo_consumers(key, role))
+        )
         former = [text(one["name"]) for one in consumers if text(one["name"]).rpartition(".")[0] == slot]
         found: list[Delivery] = []
         for name in former:
             if name == reader:
                 continue
-            pending = await self.connection.ask("listing pending", self.client.xpending_range(key, role, "-", "+", 1_000_000, name))
+            pending = await self.connection.ask(
+                "listing pending", self.client.xpending_range(key, role, "-", "+", 1_000_000, name)
+            )
             if pending:
                 ids = [item["message_id"] for item in pending]
-                claimed = await self.connection.ask("inheriting", self.client.xclaim(key, role, reader, 0, ids))
+                claimed = await self.connection.ask(
+                    "inheriting", self.client.xclaim(key, role, reader, 0, cast("Any", ids))
+                )
                 found += deliveries_of(stream, [[b"", claimed]])
             await self.connection.verb("dismiss", stream, name)
         return found
 
     async def read(self, stream: str, reader: str, *, count: int, block_s: float) -> list[Delivery]:
         block = max(1, int(block_s * 1000)) if block_s > 0 else None
-        return await self._entries(stream, lambda pipe, key: pipe.xreadgroup(ROLE[stream], reader, {key: ">"}, count=count, block=block))
+        return await self._entries(
+            stream, lambda pipe, key: pipe.xreadgroup(ROLE[stream], reader, {key: ">"}, count=count, block=block)
+        )
 
     async def reread(self, stream: str, reader: str) -> list[Delivery]:
-        return await self._entries(stream, lambda pipe, key: pipe.xreadgroup(ROLE[stream], reader, {key: "0"}, count=1_000_000))
+        return await self._entries(
+            stream, lambda pipe, key: pipe.xreadgroup(ROLE[stream], reader, {key: "0"}, count=1_000_000)
+        )
 
     async def adopt(self, stream: str, reader: str, *, idle_s: float, count: int) -> list[Delivery]:
         idle_ms = int(idle_s * 1000)
-        return await self._entries(stream, lambda pipe, key: pipe.xautoclaim(key, ROLE[stream], reader, idle_ms, "0-0", count=count))
+        return await self._entries(
+            stream, lambda pipe, key: pipe.xautoclaim(key, ROLE[stream], reader, idle_ms, "0-0", count=count)
+        )
 
     async def _entries(self, stream: str, call: Callable[[Any, str], object]) -> list[Delivery]:
         """One reading command, behind a check that the run is still the one we entered."""
@@ -209,7 +224,10 @@ class RedisBroker:
 
     async def blame(self, reader: str, deliveries: Sequence[Delivery], *, max_attempts: int) -> None:
         outcomes = [(delivery, blamed(delivery.entry, len(deliveries) == 1, max_attempts)) for delivery in deliveries]
-        marked = [(d if isinstance(o, Bury) or o.failed else replace(d, entry=entries.suspected(d.entry)), o) for d, o in outcomes]
+        marked = [
+            (d if isinstance(o, Bury) or o.failed else replace(d, entry=entries.suspected(d.entry)), o)
+            for d, o in outcomes
+        ]
         await self.settle(reader, marked)
 
     # Versions
@@ -220,26 +238,29 @@ class RedisBroker:
 
     async def drop_hold(self, version: int, holder: str) -> None:
         call = self.client.zrem(self.keys.holds, f"{version} {holder}")
-        await self.connection.ask("dropping a hold", cast("Awaitable[int]", call))
+        await self.connection.ask("dropping a hold", call)
 
     async def wait_version(self, after: int, *, block_s: float) -> Announcement | None:
         stream = self.keys.stream("weights")
         last = await self.connection.ask("reading weights", self.client.xrevrange(stream, count=1))
+        seen = cast("bytes", last[0][0]) if last else b"0"
         live = (await self.look()).live  # after `last`: a version announced in between must not be slept through
         if live is None or live.version <= after:
-            call = self.client.xread({stream: last[0][0] if last else "0"}, count=1, block=max(1, int(block_s * 1000)))
+            call = self.client.xread({stream: seen}, count=1, block=max(1, int(block_s * 1000)))
             await self.connection.ask("waiting for a version", call)
             live = (await self.look()).live
         return live if live and live.version > after else None
 
     async def serving(self, holder: str, version: int, epoch: int) -> None:
         call = self.client.hset(self.keys.prefix + "serving", holder, f"{version} {epoch}")
-        await self.connection.ask("reporting the served version", cast("Awaitable[int]", call))
+        await self.connection.ask("reporting the served version", call)
 
 
 def packed_group(group: Group) -> list[Arg]:
     """id, entry values, entry …, body values, body … as the scripts read them."""
-    entry = Entry(group=group.id, kind=group.kind, task=group.prompt.task, size=group.prompt.size, floor=0, last_version=0)
+    entry = Entry(
+        group=group.id, kind=group.kind, task=group.prompt.task, size=group.prompt.size, floor=0, last_version=0
+    )
     body = codec.encode_prompt(group)
     fields = entry_args(replace(entry, bytes=codec.size_of(body)))
     return [group.id, len(fields), *fields, 2 * len(body), *flat(body.items())]
@@ -321,7 +342,11 @@ def open_group(line: str) -> OpenGroup:
     stream, entry_id, kind, floor, last = line.split(" ")
     gone = stream == "-"
     return OpenGroup(
-        stream="" if gone else stream, entry_id="" if gone else entry_id, kind=cast("Kind", kind), floor=int(floor), last_version=int(last)
+        stream="" if gone else stream,
+        entry_id="" if gone else entry_id,
+        kind=cast("Kind", kind),
+        floor=int(floor),
+        last_version=int(last),
     )
 
 
@@ -339,7 +364,9 @@ def evaluations_of(raw: Mapping[str, str]) -> list[Evaluation]:
         version, what = name.split(".", 1)
         tallies.setdefault(int(version), {})[what] = float(value)
     return [
-        Evaluation(version=version, wanted=int(tally.pop("wanted", 0)), admitted=int(tally.pop("admitted", 0)), tally=tally)
+        Evaluation(
+            version=version, wanted=int(tally.pop("wanted", 0)), admitted=int(tally.pop("admitted", 0)), tally=tally
+        )
         for version, tally in sorted(tallies.items())
     ]
 

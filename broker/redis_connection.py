@@ -21,11 +21,15 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import (
     BusyLoadingError,
-    ConnectionError as RedisConnectionError,
     NoScriptError,
     OutOfMemoryError,
     ReadOnlyError,
     RedisError,
+)
+from redis.exceptions import (
+    ConnectionError as RedisConnectionError,
+)
+from redis.exceptions import (
     TimeoutError as RedisTimeoutError,
 )
 
@@ -75,10 +79,19 @@ def sort_error(error: Exception, doing: str) -> TidemillError:
     if isinstance(error, NoScriptError) or "NOGROUP" in str(error):
         return Reset(f"{doing}: the server has forgotten this run ({error}); entering it again")
     if isinstance(error, OutOfMemoryError):
-        return Backpressure(f"{doing}: the server is at its memory limit; waiting until work is settled; raise maxmemory if this lasts")
-    if isinstance(error, RedisConnectionError | RedisTimeoutError | BusyLoadingError | ReadOnlyError | OSError | asyncio.TimeoutError):
-        return Unavailable(f"{doing}: the server did not answer ({type(error).__name__}: {error}); trying again; check that it runs")
-    return Broken(f"{doing}: {type(error).__name__}: {error}; stopping; this is a bug or a server that is not Redis >= 7.0")
+        return Backpressure(
+            f"{doing}: the server is at its memory limit; waiting until work is settled; raise maxmemory if this lasts"
+        )
+    if isinstance(
+        error,
+        RedisConnectionError | RedisTimeoutError | BusyLoadingError | ReadOnlyError | OSError | asyncio.TimeoutError,
+    ):
+        return Unavailable(
+            f"{doing}: the server did not answer ({type(error).__name__}: {error}); trying again; check that it runs"
+        )
+    return Broken(
+        f"{doing}: {type(error).__name__}: {error}; stopping; this is a bug or a server that is not Redis >= 7.0"
+    )
 
 
 class RedisConnection:
@@ -93,7 +106,9 @@ class RedisConnection:
 
     @classmethod
     def open(cls, url: str, run: str, *, timeout_s: float = 15.0) -> RedisConnection:
-        """Not yet connected: the first call connects. `timeout_s` bounds every call, blocking reads (≤ 10 s) included."""
+        """Not yet connected: the first call connects. `timeout_s` bounds every call, blocking reads (≤ 10 s)
+        included.
+        """
         client = redis_asyncio.Redis.from_url(
             url,
             protocol=2,
@@ -111,7 +126,7 @@ class RedisConnection:
         """Await one client call; its errors come out as ours."""
         try:
             return await call
-        except (RedisError, OSError, asyncio.TimeoutError) as error:
+        except (TimeoutError, RedisError, OSError) as error:
             raise sort_error(error, doing) from error
 
     async def load_scripts(self) -> None:
@@ -137,7 +152,9 @@ class RedisConnection:
         pipe = self.client.pipeline(transaction=False)
         for name, args in calls:
             self.queue(pipe, name, *args)
-        replies = await self.ask("running " + ", ".join(sorted({name for name, _ in calls})), pipe.execute(raise_on_error=False))
+        replies = await self.ask(
+            "running " + ", ".join(sorted({name for name, _ in calls})), pipe.execute(raise_on_error=False)
+        )
         for (name, _), reply in zip(calls, replies, strict=True):
             if isinstance(reply, Exception):
                 raise sort_error(reply, name)
@@ -146,7 +163,9 @@ class RedisConnection:
 
     async def direct(self, name: str, *args: Arg) -> list[Any]:
         """Run a script that needs no entered run: a trainer's way in (`claim`, `open`), or looking (`books`)."""
-        call = self.client.eval(script_text(name, self.run), 1, self.keys.state, self.keys.prefix, self.incarnation, *cast("Any", args))
+        call = self.client.eval(
+            script_text(name, self.run), 1, self.keys.state, self.keys.prefix, self.incarnation, *cast("Any", args)
+        )
         reply = await self.ask(name, cast("Awaitable[list[Any]]", call))
         raise_refusal(name, reply)
         return list(reply)
@@ -171,7 +190,8 @@ REFUSALS: dict[str, Callable[[str, list[str]], TidemillError]] = {
     "reset": lambda name, _: Reset(f"{name}: the run was opened anew since we entered it; entering again"),
     "fenced": lambda name, by: Fenced(f"{name}: refused, a trainer with epoch {by[0]} has taken over; this one stops"),
     "not_open": lambda name, ids: Broken(
-        f"{name}: refused whole, not open any more: {ids[0]}; the step is dropped and the trainer restarts from the ledger"
+        f"{name}: refused whole, not open any more: {ids[0]}; the step is dropped and the trainer restarts from the "
+        f"ledger"
     ),
     "not_parent": lambda name, head: Broken(
         f"{name}: refused, the ledger's head is version {head[0]} of epoch {head[1]}; the trainer restarts from it"
@@ -181,5 +201,3 @@ REFUSALS: dict[str, Callable[[str, list[str]], TidemillError]] = {
 
 def text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
-
-

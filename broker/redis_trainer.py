@@ -1,7 +1,7 @@
 """The trainer's verbs on Redis: take over, open, restore, prepare, commit, announce, forget.
 
-For: the one process that writes the ledger. Not for: reading work (inherited from `RedisBroker`). Every verb carries the
-trainer's epoch; a newer trainer's claim fences them all.
+For: the one process that writes the ledger. Not for: reading work (inherited from `RedisBroker`). Every verb carries
+the trainer's epoch; a newer trainer's claim fences them all.
 """
 
 from __future__ import annotations
@@ -35,13 +35,23 @@ class RedisTrainer(RedisBroker):
             await self.enter(timeout_s=10)
         return state
 
-    async def open_run(self, *, cap: int, groups: int, staleness: int, eval_cap: int, announcement: Announcement) -> RunState:
+    async def open_run(
+        self, *, cap: int, groups: int, staleness: int, eval_cap: int, announcement: Announcement
+    ) -> RunState:
         args = await self._opening(cap, groups, staleness, eval_cap, announcement)
         await self.connection.direct("open", *args, "keep")
         return await self.enter(timeout_s=10)
 
     async def restore(
-        self, books: Books, ledger: Sequence[LedgerLine], live: Announcement, *, cap: int, groups: int, staleness: int, eval_cap: int
+        self,
+        books: Books,
+        ledger: Sequence[LedgerLine],
+        live: Announcement,
+        *,
+        cap: int,
+        groups: int,
+        staleness: int,
+        eval_cap: int,
     ) -> RunState:
         args = await self._opening(cap, groups, staleness, eval_cap, live)
         args += ["restore", books.tick, books.cursor, books.cursor_value, int(books.exhausted), len(ledger)]
@@ -52,7 +62,10 @@ class RedisTrainer(RedisBroker):
             args += [name, value]
         for group, line in books.open.items():
             floor = live.version if line.kind == "train" else line.floor
-            args += [group, f"- - {line.kind} {floor} {floor + staleness if line.kind == 'train' else line.last_version}"]
+            args += [
+                group,
+                f"- - {line.kind} {floor} {floor + staleness if line.kind == 'train' else line.last_version}",
+            ]
         await self.connection.direct("open", *args)
         return await self.enter(timeout_s=10)
 
@@ -75,7 +88,13 @@ class RedisTrainer(RedisBroker):
         return books_of(await self.connection.verb("prepare", self.epoch, *pairs(deliveries)))
 
     async def commit(
-        self, line: LedgerLine, announcement: Announcement, deliveries: Sequence[Delivery], *, evaluate: int = 0, hold_s: float = 0
+        self,
+        line: LedgerLine,
+        announcement: Announcement,
+        deliveries: Sequence[Delivery],
+        *,
+        evaluate: int = 0,
+        hold_s: float = 0,
     ) -> None:
         await self.connection.verb(
             "commit",
@@ -92,12 +111,19 @@ class RedisTrainer(RedisBroker):
         )
 
     async def announce(self, announcement: Announcement) -> None:
-        await self.connection.verb("announce", self.epoch, announcement.version, announcement.epoch, announcement_text(announcement))
+        await self.connection.verb(
+            "announce", self.epoch, announcement.version, announcement.epoch, announcement_text(announcement)
+        )
 
     async def settle(self, reader: str, settlements: Sequence[tuple[Delivery, Outcome]]) -> list[Verdict]:
         """As every reader's, but fenced by the epoch."""
         calls = [settlement_call(reader, delivery, blameless(outcome)) for delivery, outcome in settlements]
-        replies = await self.connection.verbs([(name, self._fenced(name, args, outcome)) for (name, args), (_, outcome) in zip(calls, settlements, strict=True)])
+        replies = await self.connection.verbs(
+            [
+                (name, self._fenced(name, args, outcome))
+                for (name, args), (_, outcome) in zip(calls, settlements, strict=True)
+            ]
+        )
         return [cast("Verdict", text(reply[0])) for reply in replies]
 
     async def blame(self, reader: str, deliveries: Sequence[Delivery], *, max_attempts: int) -> None:
@@ -159,5 +185,3 @@ def ledger_line(raw: dict[str, str]) -> LedgerLine:
         digest=raw["digest"],
         groups=tuple(raw["groups"].split()),
     )
-
-

@@ -9,9 +9,8 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import structlog
 
@@ -23,7 +22,9 @@ log = structlog.get_logger()
 
 
 def run_role(main: Callable[[asyncio.Event], Awaitable[object]]) -> int:
-    """Run `main` until it returns; SIGTERM sets its stop event. The exit code says what went wrong (`broker.errors`)."""
+    """Run `main` until it returns; SIGTERM sets its stop event. The exit code says what went wrong
+    (`broker.errors`).
+    """
     try:
         asyncio.run(with_signals(main))
     except TidemillError as error:
@@ -47,7 +48,6 @@ async def with_signals(main: Callable[[asyncio.Event], Awaitable[object]]) -> No
 
 def report(error: TidemillError) -> int:
     log.error("stopped", kind=type(error).__name__, reason=str(error))
-    print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
     return error.exit_code
 
 
@@ -60,7 +60,9 @@ def first_of(group: BaseExceptionGroup[BaseException]) -> TidemillError | None:
 
 
 @contextlib.asynccontextmanager
-async def beating(broker: RunBroker, name: str, role: str, meter: Meter, *, every_s: float = 1.0):
+async def beating(
+    broker: RunBroker, name: str, role: str, meter: Meter, *, every_s: float = 1.0
+) -> AsyncGenerator[None]:
     """Report the meter while the block runs; an unreachable server is the loop's matter, not the heartbeat's."""
     task = asyncio.create_task(beat(broker, name, role, meter, every_s))
     try:

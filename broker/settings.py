@@ -39,7 +39,9 @@ class RunSection(Section):
     stop_when: str = ""
     """`eval.accuracy >= 0.95`: stop at the first evaluation that satisfies it; empty trains all steps."""
     watchdog_s: float = Field(default=120.0, gt=0)
-    """Without a trained version, an admitted, scored or settled group for so long, the run stops and names what holds it."""
+    """Without a trained version, an admitted, scored or settled group for so long, the run stops and names what holds
+    it.
+    """
     keep_groups: bool = True
     """Append every closed group to the run folder, for `show` and `rescore`."""
 
@@ -113,7 +115,9 @@ def explain(kind: type[BaseModel], section: str, problem: Mapping[str, Any]) -> 
     where = f"[{section}] {path}" if path else f"[{section}]"
     if problem["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(problem["loc"][-1]), known_keys(kind, problem["loc"][:-1]), n=1)
-        hint = f'did you mean "{near[0]}"?' if near else f"known keys: {', '.join(known_keys(kind, problem['loc'][:-1]))}"
+        hint = (
+            f'did you mean "{near[0]}"?' if near else f"known keys: {', '.join(known_keys(kind, problem['loc'][:-1]))}"
+        )
         return f"{where}: unknown key; nothing was started; {hint}"
     return f"{where} = {problem.get('input')!r}: {problem['msg']}; nothing was started; correct the run file"
 
@@ -137,5 +141,7 @@ def run_folder_settings(folder: Path) -> dict[str, Any]:
 
     path = folder / RUN_SETTINGS_FILE
     if not path.is_file():
-        raise Misconfigured(f"{folder} holds no {RUN_SETTINGS_FILE}, so it is not a run folder; name one that `tidemill run` made")
+        raise Misconfigured(
+            f"{folder} holds no {RUN_SETTINGS_FILE}, so it is not a run folder; name one that `tidemill run` made"
+        )
     return json.loads(path.read_text())

@@ -1,14 +1,14 @@
 """The store of weight versions: whole folders, named by version and epoch, that never change once they are there.
 
-For: files. Not for: which version is live (the broker says so), tensors (the learner writes, engines read), or transport
-beyond a shared folder. Layout under the root:
+For: files. Not for: which version is live (the broker says so), tensors (the learner writes, engines read), or
+transport beyond a shared folder. Layout under the root:
 
     versions/000012-e003/{model.safetensors, batch.msgpack, manifest.json}
     checkpoints/000020-e003/            what the learner saved, and checkpoint.json
     epochs/000003                       one empty file per trainer epoch, made by exclusive create
 
-A folder is written under a temporary name and renamed: it is there whole or not at all. Batch, manifest and checkpoints are
-fsynced; version tensors are not, since a checkpoint and the recorded batches rebuild them.
+A folder is written under a temporary name and renamed: it is there whole or not at all. Batch, manifest and
+checkpoints are fsynced; version tensors are not, since a checkpoint and the recorded batches rebuild them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -98,7 +98,7 @@ class VersionStore:
                 return epoch
 
     @contextlib.contextmanager
-    def writing(self, path: str) -> Iterator[Path]:
+    def writing(self, path: str) -> Generator[Path]:
         """A temporary folder that becomes `path` when the block ends well and vanishes when it does not."""
         target = self.folder(path)
         draft = target.with_name(f".{target.name}.{os.getpid()}")
@@ -107,7 +107,10 @@ class VersionStore:
         try:
             yield draft
             if target.exists():
-                raise Broken(f"{target} exists already; a version's content never changes, so this step is dropped; restart the trainer")
+                raise Broken(
+                    f"{target} exists already; a version's content never changes, so this step is dropped; restart "
+                    f"the trainer"
+                )
             draft.rename(target)
             fsync_folder(target.parent)
         finally:
@@ -139,7 +142,10 @@ def check_tensors(folder: Path, digest: str) -> None:
     path = folder / TENSORS
     found = file_digest(path) if path.is_file() else "missing"
     if found != digest:
-        raise Broken(f"{path}: digest {found[:12]}, announced {digest[:12]}; not served; the trainer must publish the version again")
+        raise Broken(
+            f"{path}: digest {found[:12]}, announced {digest[:12]}; not served; the trainer must publish the version "
+            f"again"
+        )
 
 
 def chain(manifests: Sequence[Manifest], version: int, epoch: int) -> list[Manifest]:
@@ -169,14 +175,15 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 def read_manifest(folder: Path) -> Manifest:
     raw = cast("dict[str, Any]", json.loads((folder / MANIFEST).read_text()))
-    books = dict(raw["books"])
+    books: dict[str, Any] = dict(raw["books"])
     books["open"] = {group: OpenGroup(**line) for group, line in cast("Mapping[str, Any]", books["open"]).items()}
     canary = {name: tuple(tuple(deep(row)) for row in rows) for name, rows in raw["canary"].items()}
-    return Manifest(**{**raw, "groups": tuple(raw["groups"]), "books": Books(**books), "canary": Canary(**canary)})
+    raw |= {"groups": tuple(raw["groups"]), "books": Books(**books), "canary": Canary(**cast("dict[str, Any]", canary))}
+    return Manifest(**raw)
 
 
 def deep(row: list[Any]) -> list[Any]:
-    return [tuple(item) if isinstance(item, list) else item for item in cast("list[Any]", row)]
+    return [tuple(item) if isinstance(item, list) else item for item in row]
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -198,5 +205,3 @@ def fsync_folder(folder: Path) -> None:
 def file_digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-

@@ -28,14 +28,22 @@ async def reward(folder: Path, name: str, stop: asyncio.Event) -> None:
     from consumers.rewards import create as create_reward
 
     raw = run_folder_settings(folder)
-    run, broker_settings = load_section(RunSection, "run", raw["run"]), load_section(BrokerSection, "broker", raw["broker"])
-    settings, algorithm = load_section(RewardSection, "reward", raw["reward"]), load_section(AlgorithmSection, "algorithm", raw["algorithm"])
+    run, broker_settings = (
+        load_section(RunSection, "run", raw["run"]),
+        load_section(BrokerSection, "broker", raw["broker"]),
+    )
+    settings, algorithm = (
+        load_section(RewardSection, "reward", raw["reward"]),
+        load_section(AlgorithmSection, "algorithm", raw["algorithm"]),
+    )
     meter = Meter(stage="starting the rules")
     broker = await RedisBroker.connect(broker_url(broker_settings), folder.name)
     archive = Archive(folder / "groups", name) if run.keep_groups else None
     async with beating(broker, name, "reward", meter):
         rewards = create_reward(settings)
-        handler = RewardConsumer(rewards, create_algorithm(algorithm).has_signal, dynamic_sampling=algorithm.dynamic_sampling)
+        handler = RewardConsumer(
+            rewards, create_algorithm(algorithm).has_signal, dynamic_sampling=algorithm.dynamic_sampling
+        )
         rules = Rules(
             capacity=settings.capacity,
             block_s=broker_settings.block_s,

@@ -1,6 +1,7 @@
 """Which groups form the next batch: the oldest that are ready, if what stays behind stays inside the bound.
 
-For: the choice, as a value with its reason. Not for: reading or training; micro-batches and ranks (`packing`, `balance`).
+For: the choice, as a value with its reason. Not for: reading or training; micro-batches and ranks (`packing`,
+`balance`).
 """
 
 from __future__ import annotations
@@ -36,7 +37,13 @@ class Done:
 
 
 def choose(
-    ready: Sequence[Delivery], open_groups: Mapping[str, OpenGroup], *, version: int, groups: int, exhausted: bool, bounded: bool = True
+    ready: Sequence[Delivery],
+    open_groups: Mapping[str, OpenGroup],
+    *,
+    version: int,
+    groups: int,
+    exhausted: bool,
+    bounded: bool = True,
 ) -> Batch | Wait | Done:
     """The batch for the step from `version`, out of the scored groups at hand.
 
@@ -54,7 +61,10 @@ def choose(
     left = [line.last_version for group, line in training.items() if group not in taken]
     rank = first_at_risk(left, version, groups) if bounded else None
     if rank is not None:
-        return Wait(reason=f"open group number {rank} of {len(left)} (last version {sorted(left)[rank]}) must come before version {version + 1}")
+        oldest = sorted(left)[rank]
+        return Wait(
+            reason=f"open group {rank} of {len(left)} (last version {oldest}) must come before version {version + 1}"
+        )
     return Batch(deliveries=batch, reason=f"{len(batch)} oldest of {len(oldest_first)} scored, {len(training)} open")
 
 

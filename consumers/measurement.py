@@ -42,7 +42,9 @@ class Measurement:
 
     def __post_init__(self) -> None:
         if self.path.is_file():
-            self.written = {int(json.loads(line)["version"]) for line in self.path.read_text().splitlines() if line.endswith("}")}
+            self.written = {
+                int(json.loads(line)["version"]) for line in self.path.read_text().splitlines() if line.endswith("}")
+            }
 
     def wanted_at(self, version: int) -> int:
         """Groups to measure `version` on; 0 when it is not due."""
@@ -63,9 +65,19 @@ class Measurement:
         return reached
 
     def write(self, one: Evaluation) -> str:
-        tasks = {name[2:]: one.tally[f"reward.{name[2:]}"] / count for name, count in one.tally.items() if name.startswith("n.")}
+        tasks = {
+            name[2:]: one.tally[f"reward.{name[2:]}"] / count
+            for name, count in one.tally.items()
+            if name.startswith("n.")
+        }
         accuracy = one.accuracy or 0.0
-        line = {"version": one.version, "accuracy": accuracy, "n": int(one.tally["n"]), "at": self.clock(), "tasks": tasks}
+        line = {
+            "version": one.version,
+            "accuracy": accuracy,
+            "n": int(one.tally["n"]),
+            "at": self.clock(),
+            "tasks": tasks,
+        }
         with self.path.open("a") as file:
             file.write(json.dumps(line) + "\n")
         self.written.add(one.version)
@@ -88,7 +100,9 @@ class Measurement:
         deadline = self.clock() + self.last_s
         while version not in self.written and not stop.is_set():
             if self.clock() > deadline:
-                log.warning("the last version was not measured in time; ending without it", version=version, seconds=self.last_s)
+                log.warning(
+                    "the last version was not measured in time; ending without it", version=version, seconds=self.last_s
+                )
                 return
             await asyncio.sleep(0.1)
             await self.look(broker)

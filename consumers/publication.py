@@ -11,14 +11,26 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import structlog
+from numpy.typing import NDArray
 
 from broker.contract import Announcement, Books
 from broker.messages import Actions, Delivery, Group
 from broker.redis_trainer import RedisTrainer
-from broker.weights import TENSORS, Canary, Manifest, VersionStore, file_digest, version_path, write_batch, write_manifest, write_whole
+from broker.weights import (
+    TENSORS,
+    Canary,
+    Manifest,
+    VersionStore,
+    file_digest,
+    version_path,
+    write_batch,
+    write_manifest,
+    write_whole,
+)
 from consumers.learners.base import Learner
 from consumers.takeover import line_of
 
@@ -46,7 +58,9 @@ class Publication:
         """The first rollouts seen become the canary's sequences."""
         if not self.canaries:
             chosen = [group for group in groups if group.rollouts and len(group.rollouts.logprobs)][:CANARY_SEQUENCES]
-            self.canaries = tuple((one.prompt.actions, one.rollouts.actions[one.rollouts.sibling(0)]) for one in chosen if one.rollouts)
+            self.canaries = tuple(
+                (one.prompt.actions, one.rollouts.actions[one.rollouts.sibling(0)]) for one in chosen if one.rollouts
+            )
 
     def canary(self) -> Canary:
         if not self.canaries:
@@ -85,7 +99,9 @@ class Publication:
         evaluate: int = 0,
         hold_s: float = 0,
     ) -> Manifest:
-        """Prepare, write, commit. Raises Fenced or Broken (the batch was not open any more) without having published."""
+        """Prepare, write, commit. Raises Fenced or Broken (the batch was not open any more) without having
+        published.
+        """
         books = await self.broker.prepare(deliveries)
         version, epoch = parent.version + 1, self.broker.epoch
         manifest = await asyncio.to_thread(self.write, version, epoch, parent.epoch, groups, seed=seed, books=books)
@@ -119,7 +135,7 @@ def checkpoint_path(live: Announcement) -> str:
     return f"checkpoints/{live.version:06d}-e{live.epoch:03d}"
 
 
-def rows(arrays: Sequence[Actions]) -> tuple[tuple[object, ...], ...]:
+def rows(arrays: Sequence[NDArray[Any]]) -> tuple[tuple[Any, ...], ...]:
     return tuple(tuple(np.asarray(array).tolist()) for array in arrays)
 
 

@@ -1,8 +1,8 @@
 """Bring a learner to the live version: newest checkpoint the ledger confirms, then the recorded batches after it.
 
-For: a trainer's restart. Not for: the books (`takeover`). Recorded batches are trained as recorded: they are not judged for
-staleness again. On a CPU the result is bit for bit what was published; where it is not (a GPU, another world size) the
-largest difference is logged and work goes on from the published tensors.
+For: a trainer's restart. Not for: the books (`takeover`). Recorded batches are trained as recorded: they are not
+judged for staleness again. On a CPU the result is bit for bit what was published; where it is not (a GPU, another
+world size) the largest difference is logged and work goes on from the published tensors.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ Train = Callable[[Sequence[Group], int, int], object]
 
 
 def catch_up(learner: Learner, store: VersionStore, live: Announcement, train: Train) -> bool:
-    """After this the learner is at `live`. True when the published tensors are there; False: they must be published again.
+    """After this the learner is at `live`. True when the published tensors are there; False: they must be published
+    again.
 
     Raises Broken when a batch that is needed is not in the store.
     """
@@ -39,7 +40,8 @@ def catch_up(learner: Learner, store: VersionStore, live: Announcement, train: T
     steps = [one for one in lineage if one.version > begin]
     if len(steps) != live.version - begin:
         raise Broken(
-            f"to reach version {live.version} from checkpoint {begin} the batches of {live.version - begin} versions are needed, "
+            f"to reach version {live.version} from checkpoint {begin} the batches of {live.version - begin} versions "
+            f"are needed, "
             f"{len(steps)} are in {store.root}; stopping; bring the store back or start a new run"
         )
     for one in steps:
@@ -59,7 +61,9 @@ def newest_checkpoint(store: VersionStore, lineage: Sequence[Manifest], live: An
 
 
 def matches(learner: Learner, store: VersionStore, head: Manifest | None) -> bool:
-    """Whether the published tensors are there; if they differ from the replayed ones, the learner takes the published."""
+    """Whether the published tensors are there; if they differ from the replayed ones, the learner takes the
+    published.
+    """
     if head is None or not (store.folder(head.path) / TENSORS).is_file():
         return False
     with TemporaryDirectory() as scratch:

@@ -25,7 +25,9 @@ def judge(entry: Entry, version: int, last_version: int, staleness: int, late: L
     too_old = version > last_version or staleness_of(entry, version) > staleness
     from_the_future = entry.newest_version > version
     if from_the_future:
-        return Recycle(reason=f"sampled by version {entry.newest_version}, which this lineage (version {version}) does not have")
+        return Recycle(
+            reason=f"sampled by version {entry.newest_version}, which this lineage (version {version}) does not have"
+        )
     if not too_old or late == "keep":
         return None
     reason = f"staleness {staleness_of(entry, version)} at version {version}, bound {staleness}"

@@ -22,7 +22,15 @@ class StepRecord:
     last_reward: float = 0.0
 
     def step(
-        self, version: int, groups: Sequence[Group], staleness: Spread, result: StepResult, *, wait_s: float, train_s: float, publish_s: float
+        self,
+        version: int,
+        groups: Sequence[Group],
+        staleness: Spread,
+        result: StepResult,
+        *,
+        wait_s: float,
+        train_s: float,
+        publish_s: float,
     ) -> None:
         """Append the line of `version`; a replayed or repeated version appends again, and readers keep the last."""
         rewards = [group.reward or 0.0 for group in groups]

@@ -4,9 +4,10 @@ For: start, restart, and a server that came back with less than it had. Not for:
 
 What can be found, and what is done:
     no run, empty store          version 0 is written from the initial model, the run is opened
-    the run, same server         a whole version on the ledger's head whose groups are open is committed; other orphans go
-    the run, restarted server    the same, then a new incarnation is opened
-    less than the store knows    (FLUSHALL, power failure: no run, or its tick is below the newest manifest's) the books of
+    the run, same server         a whole version on the ledger's head whose groups are open is committed; other orphans
+    go the run, restarted server    the same, then a new incarnation is opened
+    less than the store knows    (FLUSHALL, power failure: no run, or its tick is below the newest manifest's) the
+    books of
                                  the newest manifest are restored; its open groups are admitted again by the feeder
 """
 
@@ -53,7 +54,10 @@ async def take_over(
     newest = max(manifests, key=lambda one: (one.version, one.epoch), default=None)
     if newest is None:
         if state.exists and state.live and state.live.version > 0:
-            raise Broken(f"the server's run is at version {state.live.version}, but its store {store.root} is empty; stopping; bring the store back")
+            raise Broken(
+                f"the server's run is at version {state.live.version}, but its store {store.root} is empty; "
+                f"stopping; bring the store back"
+            )
         first = write_first(epoch)
         await broker.open_run(**opening(bounds), announcement=first.announcement)
         return first.announcement
@@ -72,15 +76,24 @@ async def agree(
     """The server knows at least what the store knows: open if need be, finish a commit that was under way."""
     if state.live is None:
         raise Broken("the run exists without a live version; stopping; this is a bug")
-    changed = (state.cap, state.groups, state.staleness, state.eval_cap) != (bounds.cap, bounds.groups, bounds.staleness, bounds.eval_cap)
+    changed = (state.cap, state.groups, state.staleness, state.eval_cap) != (
+        bounds.cap,
+        bounds.groups,
+        bounds.staleness,
+        bounds.eval_cap,
+    )
     if not state.is_open or state.finished or changed:
         await broker.open_run(**opening(bounds), announcement=state.live)
     else:
         await broker.enter(timeout_s=10)
     live = state.live
-    orphans = sorted((one for one in manifests if one.version > live.version), key=lambda one: (one.version, one.epoch), reverse=True)
+    orphans = sorted(
+        (one for one in manifests if one.version > live.version), key=lambda one: (one.version, one.epoch), reverse=True
+    )
     for orphan in orphans:
-        if (orphan.version, orphan.parent_epoch) == (live.version + 1, live.epoch) and await finish_commit(broker, orphan):
+        if (orphan.version, orphan.parent_epoch) == (live.version + 1, live.epoch) and await finish_commit(
+            broker, orphan
+        ):
             log.info("committed a version found whole", version=orphan.version, epoch=orphan.epoch)
             live = orphan.announcement
             break
@@ -128,7 +141,9 @@ async def restore(
 
 
 def after_commit(manifest: Manifest) -> Books:
-    """The manifest's books were read before its commit: its groups are trained now, and evaluations are asked for anew."""
+    """The manifest's books were read before its commit: its groups are trained now, and evaluations are asked for
+    anew.
+    """
     books = manifest.books
     trained = set(manifest.groups)
     open_now = {group: line for group, line in books.open.items() if group not in trained and line.kind == "train"}

@@ -1,7 +1,7 @@
 """The trainer: scored groups in, weight versions out, every group trained once.
 
-For: the loop that collects, trains, publishes, checkpoints, measures and ends the run. Not for: which groups (`batching`),
-how (`learners`, `algorithms`), or the order of writes (`publication`), which it calls.
+For: the loop that collects, trains, publishes, checkpoints, measures and ends the run. Not for: which groups
+(`batching`), how (`learners`, `algorithms`), or the order of writes (`publication`), which it calls.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from broker.archive import Archive
 from broker.contract import Announcement
 from broker.errors import Backpressure, Broken, Reset, Unavailable
 from broker.messages import Delivery, Group
-from broker.outcomes import Outcome, Recycle
+from broker.outcomes import Recycle, Retire
 from broker.redis_trainer import RedisTrainer
 from broker.streams import SCORED
 from broker.telemetry import Meter
@@ -96,7 +96,11 @@ class Trainer:
             for one in await self.broker.read(SCORED, self.reader, count=room, block_s=0 if enough else 0.25):
                 self.held[one.entry.group] = one
         books = await self.broker.books()
-        self.held = {group: one for group, one in self.held.items() if group in books.open and books.open[group].entry_id == one.entry_id}
+        self.held = {
+            group: one
+            for group, one in self.held.items()
+            if group in books.open and books.open[group].entry_id == one.entry_id
+        }
         await self.put_aside_late({group: line.last_version for group, line in books.open.items()})
         choice = choose(
             list(self.held.values()),
@@ -111,16 +115,17 @@ class Trainer:
         return choice
 
     async def put_aside_late(self, last_versions: dict[str, int]) -> None:
-        late: list[tuple[Delivery, Outcome]] = []
+        late: list[tuple[Delivery, Recycle | Retire]] = []
         for one in self.held.values():
             last = last_versions[one.entry.group]
             fate = judge(one.entry, self.live.version, last, self.settings.staleness, self.settings.late)
             if fate is not None:
                 late.append((one, fate))
         if late:
-            await self.broker.settle(self.reader, late)
-            how = "recycled" if isinstance(late[0][1], Recycle) else "retired"
-            log.warning(f"groups came too late and were {how}", groups=len(late), reason=late[0][1].reason)
+            await self.broker.settle(self.reader, list(late))
+            log.warning(
+                "groups came too late", fate=type(late[0][1]).__name__, groups=len(late), reason=late[0][1].reason
+            )
             for one, _ in late:
                 del self.held[one.entry.group]
 
@@ -135,7 +140,14 @@ class Trainer:
             result = await asyncio.to_thread(self.train, groups, self.live.version, seed)
             trained = time.monotonic()
             await self.publish(batch.deliveries, groups, seed)
-        self.account(batch.deliveries, groups, result, waited=waited, train_s=trained - started, publish_s=time.monotonic() - trained)
+        self.account(
+            batch.deliveries,
+            groups,
+            result,
+            waited=waited,
+            train_s=trained - started,
+            publish_s=time.monotonic() - trained,
+        )
         await self.keep_house()
         self.waiting_since = time.monotonic()
 
@@ -144,7 +156,10 @@ class Trainer:
         bodies = await self.broker.bodies(deliveries)
         groups = [body for body in bodies if body is not None]
         if len(groups) != len(deliveries):
-            raise Broken(f"{len(deliveries) - len(groups)} of {len(deliveries)} groups of the batch lost their bodies; the trainer restarts from the ledger")
+            raise Broken(
+                f"{len(deliveries) - len(groups)} of {len(deliveries)} groups of the batch lost their bodies; the "
+                f"trainer restarts from the ledger"
+            )
         return groups
 
     def train(self, groups: Sequence[Group], version: int, seed: int) -> StepResult:
@@ -191,13 +206,22 @@ class Trainer:
             )
 
     def account(
-        self, deliveries: Sequence[Delivery], groups: Sequence[Group], result: StepResult, *, waited: float, train_s: float, publish_s: float
+        self,
+        deliveries: Sequence[Delivery],
+        groups: Sequence[Group],
+        result: StepResult,
+        *,
+        waited: float,
+        train_s: float,
+        publish_s: float,
     ) -> None:
         staleness = spread([one.entry for one in deliveries], self.live.version - 1)
         self.meter.progress += 1
         self.meter.items += len(groups)
         self.meter.tokens += sum(group.tokens for group in groups)
-        self.records.step(self.live.version, groups, staleness, result, wait_s=waited, train_s=train_s, publish_s=publish_s)
+        self.records.step(
+            self.live.version, groups, staleness, result, wait_s=waited, train_s=train_s, publish_s=publish_s
+        )
         log.info("trained", version=self.live.version, reward=self.records.last_reward, staleness=staleness.largest)
 
     async def keep_house(self) -> None:
@@ -230,7 +254,9 @@ def advantages_of(algorithm: Algorithm, groups: Sequence[Group]) -> list[NDArray
     found: list[NDArray[np.float32]] = []
     for group in groups:
         if group.scores is None:
-            raise Broken(f"group {group.id} reached the trainer without scores; stopping; this is a bug of a reward consumer")
+            raise Broken(
+                f"group {group.id} reached the trainer without scores; stopping; this is a bug of a reward consumer"
+            )
         found.append(algorithm.advantages(group.scores.rewards))
     return found
 

@@ -52,7 +52,10 @@ async def train(folder: Path, name: str, raw: dict[str, Any], meter: Meter, stop
         publication = Publication(broker, store, learner, load_section(WeightsSection, "weights", raw["weights"]).keep)
         bounds = Bounds(groups=settings.groups, staleness=settings.staleness, eval_cap=max(1, evaluation["size"]))
         measurement = Measurement(
-            folder / "evaluations.jsonl", evaluation["size"], evaluation["every"], parse(run.stop_when) if run.stop_when else None
+            folder / "evaluations.jsonl",
+            evaluation["size"],
+            evaluation["every"],
+            parse(run.stop_when) if run.stop_when else None,
         )
 
         async def retake() -> Announcement:
@@ -94,7 +97,9 @@ def first_version(publication: Publication, epoch: int) -> Manifest:
     return publication.write(0, epoch, epoch, (), seed=0, books=books)
 
 
-async def republish(broker: RedisTrainer, store: VersionStore, publication: Publication, live: Announcement) -> Announcement:
+async def republish(
+    broker: RedisTrainer, store: VersionStore, publication: Publication, live: Announcement
+) -> Announcement:
     """The live version's tensors were lost: rebuilt by replay, they are announced again under our epoch."""
     from broker.weights import read_batch, read_manifest
 

@@ -28,12 +28,20 @@ async def rollout(folder: Path, name: str, stop: asyncio.Event) -> None:
     from producers.weight_follower import WeightFollower
 
     raw = run_folder_settings(folder)
-    run, broker_settings = load_section(RunSection, "run", raw["run"]), load_section(BrokerSection, "broker", raw["broker"])
-    settings, weights = load_section(RolloutSection, "rollout", raw["rollout"]), load_section(WeightsSection, "weights", raw["weights"])
+    run, broker_settings = (
+        load_section(RunSection, "run", raw["run"]),
+        load_section(BrokerSection, "broker", raw["broker"]),
+    )
+    settings, weights = (
+        load_section(RolloutSection, "rollout", raw["rollout"]),
+        load_section(WeightsSection, "weights", raw["weights"]),
+    )
     meter = Meter(stage="loading the engine")
     broker = await RedisBroker.connect(broker_url(broker_settings), folder.name)
     async with beating(broker, name, "rollout", meter):
-        engine = await asyncio.to_thread(create, settings.engine, model_folder=folder / "model", settings=settings, seed=run.seed)
+        engine = await asyncio.to_thread(
+            create, settings.engine, model_folder=folder / "model", settings=settings, seed=run.seed
+        )
         meter.stage = "waiting for the run to open"
         follower = WeightFollower(
             broker, engine, VersionStore(folder / "store"), weights, mode=settings.update, holder=name, meter=meter
@@ -45,7 +53,15 @@ async def rollout(folder: Path, name: str, stop: asyncio.Event) -> None:
         def stay() -> Consuming:
             meter.stage = "sampling"
             return Consuming(
-                broker, PROMPTS, name, handler, rules, meter, stop, progress=lambda: meter.tokens + meter.progress, may_read=follower.may_read
+                broker,
+                PROMPTS,
+                name,
+                handler,
+                rules,
+                meter,
+                stop,
+                progress=lambda: meter.tokens + meter.progress,
+                may_read=follower.may_read,
             )
 
         await together(consume(stay, broker, stop), follower.follow(), follower.switch(), follower.keep_hold())

@@ -2,10 +2,11 @@
 
 For: when to load which version, and the canary. Not for: sampling, or what a version is (`broker.weights`).
 
-Update modes: `between_groups` lets running groups finish under their version while new ones wait at the gate; `drain` also
-stops reading, so that everything in hand ends under the old version; `in_flight` loads at once, the engine recomputes its
-cache, and later actions carry the new version in their spans. Evaluation groups are sampled under exactly their version,
-in every mode: the engine serves it while they last, older or not, and then returns to the newest.
+Update modes: `between_groups` lets running groups finish under their version while new ones wait at the gate; `drain`
+also stops reading, so that everything in hand ends under the old version; `in_flight` loads at once, the engine
+recomputes its cache, and later actions carry the new version in their spans. Evaluation groups are sampled under
+exactly their version, in every mode: the engine serves it while they last, older or not, and then returns to the
+newest.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import asyncio
 import contextlib
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from typing import Literal
 
 import numpy as np
@@ -43,7 +44,15 @@ class WeightFollower:
     """The gate of one engine."""
 
     def __init__(
-        self, broker: VersionBroker, engine: Engine, store: VersionStore, settings: WeightsSection, *, mode: Mode, holder: str, meter: Meter
+        self,
+        broker: VersionBroker,
+        engine: Engine,
+        store: VersionStore,
+        settings: WeightsSection,
+        *,
+        mode: Mode,
+        holder: str,
+        meter: Meter,
     ) -> None:
         self.broker = broker
         self.engine = engine
@@ -67,7 +76,7 @@ class WeightFollower:
         return self.mode != "drain" or self.version >= self.newest
 
     @contextlib.asynccontextmanager
-    async def serving(self, entry: Entry) -> AsyncIterator[None]:
+    async def serving(self, entry: Entry) -> AsyncGenerator[None]:
         """The engine serves weights this group may be sampled under, and keeps them (or newer ones) meanwhile."""
         measured = entry.floor if entry.kind == "eval" else None
         self.in_hand += 1
@@ -78,7 +87,10 @@ class WeightFollower:
                 self.changed.notify_all()
                 await self.changed.wait_for(lambda: self.may_start(entry))
                 if measured in self.gone:
-                    raise Poison(f"version {measured} is gone from the store, so it can no longer be measured; its evaluation group is buried")
+                    raise Poison(
+                        f"version {measured} is gone from the store, so it can no longer be measured; its evaluation "
+                        f"group is buried"
+                    )
                 self.running += 1
                 self.running_eval += measured is not None
             try:
@@ -105,11 +117,15 @@ class WeightFollower:
     def may_switch(self) -> bool:
         """Whether the engine may take other weights now."""
         if self.running == 0:
-            return self.mode != "drain" or self.in_hand == sum(self.measured.values()) or self.version < 0 or self.stuck()
+            return (
+                self.mode != "drain" or self.in_hand == sum(self.measured.values()) or self.version < 0 or self.stuck()
+            )
         return self.mode == "in_flight" and self.running_eval == 0 and self.target() > self.version
 
     def stuck(self) -> bool:
-        """In drain mode, groups in hand may need the newer weights themselves: then waiting for them would never end."""
+        """In drain mode, groups in hand may need the newer weights themselves: then waiting for them would never
+        end.
+        """
         return self.running == 0
 
     async def follow(self) -> None:
@@ -163,10 +179,14 @@ class WeightFollower:
         live = (await self.broker.look()).live
         self.newest = live.version if live else self.newest
         if live and live.version == version:
-            raise Broken(f"version {version} is live but may not be served; stopping; `tidemill inspect weights` shows why")
+            raise Broken(
+                f"version {version} is live but may not be served; stopping; `tidemill inspect weights` shows why"
+            )
 
     async def canary(self, announcement: Announcement) -> None:
-        """The engine's log-probs must be the trainer's. Raises Broken after a second load fails too (the slot is parked)."""
+        """The engine's log-probs must be the trainer's. Raises Broken after a second load fails too (the slot is
+        parked).
+        """
         expected = read_manifest(self.store.folder(announcement.path)).canary
         if not self.settings.canary or not expected.logprobs:
             return
@@ -177,8 +197,10 @@ class WeightFollower:
             difference = await self.measure(expected)
         if difference > self.settings.canary_tolerance:
             raise Broken(
-                f"version {announcement.version}: the engine's log-probs differ from the trainer's by {difference:.2e} nats "
-                f"(allowed {self.settings.canary_tolerance:g}), twice; this slot stops sampling; the weights did not arrive, or "
+                f"version {announcement.version}: the engine's log-probs differ from the trainer's by "
+                f"{difference:.2e} nats "
+                f"(allowed {self.settings.canary_tolerance:g}), twice; this slot stops sampling; the weights did not "
+                f"arrive, or "
                 "the engine computes something else (for bfloat16 raise weights.canary_tolerance to 0.25)"
             )
 
@@ -191,7 +213,9 @@ class WeightFollower:
         return largest_difference(found, expected.logprobs)
 
     async def keep_hold(self) -> None:
-        """consumes: time   produces: a fresh claim on the version served   waits for: a third of it   unblocked by: time"""
+        """consumes: time   produces: a fresh claim on the version served   waits for: a third of it   unblocked by:
+        time
+        """
         while True:
             await asyncio.sleep(self.settings.hold_s / 3)
             if self.version >= 0:
@@ -200,8 +224,11 @@ class WeightFollower:
 
 def actions_of(row: Sequence[float] | Sequence[Sequence[float]]) -> Actions:
     values = np.asarray(row)
-    return values.astype(np.int32 if values.dtype.kind == "i" else np.float32)
+    return values.astype(np.int32) if values.dtype.kind == "i" else values.astype(np.float32)
 
 
 def largest_difference(found: Sequence[NDArray[np.float32]], expected: Sequence[Sequence[float]]) -> float:
-    return max((float(np.abs(a - np.asarray(b, np.float32)).max()) for a, b in zip(found, expected, strict=True) if len(b)), default=0.0)
+    return max(
+        (float(np.abs(a - np.asarray(b, np.float32)).max()) for a, b in zip(found, expected, strict=True) if len(b)),
+        default=0.0,
+    )
