@@ -1,33 +1,37 @@
 """Admits prompts as places become free, held-out prompts when a version is to be measured, and lost ones again.
 
-For: the shell between a mixture of sources and the broker. Not for: how many may be open (the admission script knows), or
-which prompt a cursor means (`prompt_sources`). Any number of feeders is harmless: the cursor is compared and set.
+For: the shell between a mixture of sources and the broker. Not for: how many may be open (the admission script knows),
+or what a group is made of (`prompt_groups`). Any number of feeders is harmless: the cursor is compared and set.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
-from broker.contract import Evaluation, FeederBroker
-from broker.errors import Backpressure, Misconfigured, Poison, Reset, Unavailable
-from broker.messages import Group, Kind, Prompt
+from broker.contract import Evaluation, FeederBroker, RunState
+from broker.errors import Backpressure, Reset, Unavailable
 from broker.settings import RunSection
 from broker.telemetry import Meter
-from producers.encoding import Encoder
-from producers.prompt_sources import Drawn, Mixture, create_sources
+from producers.prompt_groups import PromptGroups
 from producers.settings import PromptsSection, RolloutSection
 
 log = structlog.get_logger()
 
-LOOK_EVERY_S = 0.02
-"""Between looks at a full open set: short against a step, long against a look's cost."""
+POLL_S = 0.02
+"""Between tries at a full open set: short against a step, long against a try's cost."""
+
+LOOK_S = 0.1
+"""Between looks at what else the run wants: evaluations, its end."""
+
+FULL_S = 0.5
+"""Between tries at a server that is at its memory limit."""
 
 AT_ONCE = 64
 """Groups offered in one script: a round trip is shared, a script stays short."""
@@ -42,157 +46,143 @@ async def run(
     rollout: RolloutSection,
     meter: Meter,
     stop: asyncio.Event,
+    enter_s: float = 600.0,
 ) -> None:
-    """Feed until the run is over or we are stopped, entering it anew whenever the server lost or re-opened it."""
-    maker = GroupMaker(Encoder(folder / "model"), create_sources(prompts, seed=run.seed), prompts, rollout, run.seed)
+    """Feed the run in `folder` from its settings until it is over or `stop` is set.
+
+    Raises Misconfigured before anything is admitted, Unavailable when the run does not open within `enter_s`.
+    """
+    meter.stage = "reading prompts"
+    groups = await asyncio.to_thread(PromptGroups.of, folder / "model", run, prompts, rollout)
+    await feed(broker, groups, meter=meter, stop=stop, enter_s=enter_s)
+
+
+async def feed(
+    broker: FeederBroker, groups: PromptGroups, *, meter: Meter, stop: asyncio.Event, enter_s: float = 600.0
+) -> None:
+    """consumes: a run   produces: stays in it
+    waits for: an open run   unblocked by: a trainer that opens it, anew after a restart or restore
+    """
     while not stop.is_set():
-        state = await broker.enter(timeout_s=600)
-        if state.finished:
+        meter.stage = "waiting for the run to open"
+        state = await entered(broker, stop, enter_s)
+        if state is None or state.finished:
             return
         try:
-            await Feeder(broker, maker, prompts, meter, stop).feed()
+            await Feeding(broker, groups, meter, stop).run()
         except (Reset, Unavailable) as lost:
             log.warning("entering the run again", reason=str(lost))
         else:
             return
 
 
-@dataclass(frozen=True, slots=True)
-class GroupMaker:
-    """Prompts become groups; the same id always becomes the same group."""
-
-    encoder: Encoder
-    source: Mixture
-    prompts: PromptsSection
-    rollout: RolloutSection
-    run_seed: int
-
-    def training(self, drawn: Drawn) -> Group:
-        return self.group(drawn.id, "train", drawn, size=self.rollout.group_size, temperature=self.rollout.temperature)
-
-    def held_out(self, version: int, place: int, drawn: Drawn) -> Group:
-        of = self.prompts.eval
-        return self.group(f"eval/{version}/{place}", "eval", drawn, size=of.group_size, temperature=of.temperature)
-
-    def by_id(self, group: str) -> Group:
-        """Raises Misconfigured for an id this source does not make (the run's settings were changed)."""
-        try:
-            return self.training(self.source.of(group))
-        except (KeyError, ValueError, IndexError):
-            raise Misconfigured(f"group {group} is not one of this source's; stopping; resume with the settings the run began with") from None
-
-    def group(self, group: str, kind: Kind, drawn: Drawn, *, size: int, temperature: float) -> Group:
-        """Raises Misconfigured for a prompt that leaves no room for its rollout."""
-        actions = self.encoder.context_of(drawn.prompt.text)
-        if not len(actions) or len(actions) + self.rollout.max_tokens > self.encoder.context:
-            raise Misconfigured(
-                f"prompt {drawn.id} has {len(actions)} tokens; with rollout.max_tokens = {self.rollout.max_tokens} the model's "
-                f"{self.encoder.context} are exceeded (or it is empty); the run stops before it; shorten or remove the prompt, or lower max_tokens"
-            )
-        prompt = Prompt(
-            text=drawn.prompt.text,
-            actions=actions,
-            size=size,
-            seed=seed_of(self.run_seed, group),
-            temperature=temperature,
-            max_actions=self.rollout.max_tokens,
-            stop=self.encoder.stop_ids(self.rollout.stop),
-            task=drawn.task,
-            answer=drawn.prompt.answer,
-            meta=drawn.prompt.meta,
-        )
-        return Group(id=group, kind=kind, prompt=prompt)
+async def entered(broker: FeederBroker, stop: asyncio.Event, enter_s: float) -> RunState | None:
+    """The run's state once it is open; None when `stop` came first."""
+    entering = asyncio.ensure_future(broker.enter(timeout_s=enter_s))
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait((entering, stopping), return_when=asyncio.FIRST_COMPLETED)
+        return entering.result() if entering.done() else None
+    finally:
+        for task in (entering, stopping):
+            task.cancel()
+        await asyncio.wait((entering, stopping))
 
 
 @dataclass(slots=True)
-class Feeder:
+class Feeding:
     """One stay in the run."""
 
     broker: FeederBroker
-    maker: GroupMaker
-    prompts: PromptsSection
+    groups: PromptGroups
     meter: Meter
     stop: asyncio.Event
     cursor: int = 0
     room: int = 1
-    ready: list[Group] = field(default_factory=list[Group])
-    done: bool = False
-    held_out: Sequence[Drawn] = ()
+    """Places free for training groups when last heard; while there is none, one group asks."""
+    eval_room: int = 1
+    lost: Sequence[str] = ()
+    """Open groups without an entry, to be admitted again."""
+    said_exhausted: bool = False
+    looked_at: float = -LOOK_S
 
-    async def feed(self) -> None:
+    async def run(self) -> None:
         """consumes: a mixture of sources   produces: `prompts`
-        waits for: a free place, or a version to measure   unblocked by: a group that closes, the trainer
+        waits for: a free place, a version to measure   unblocked by: a group that closes, the trainer
         """
-        self.cursor = (await self.broker.books()).cursor
-        self.held_out = self.maker.source.held_out(self.prompts.eval.size) if self.prompts.eval.size else ()
-        await self.bring_back(await self.broker.missing())
-        looks = 0
+        books = await self.broker.books()
+        self.groups.check_cursor(books.cursor_value)
+        self.cursor = books.cursor
+        self.lost = await self.broker.missing()
         while not self.stop.is_set():
             try:
-                measured = await self.measure() if looks % 5 == 0 else 0
-                admitted = 0 if self.done else await self.admit()
+                moved = await self.bring_back() or await self.admit()
+                if time.monotonic() - self.looked_at >= LOOK_S:
+                    if (await self.broker.look()).finished:
+                        return
+                    moved |= await self.measure()
             except Backpressure as full:
-                log.warning("waiting", reason=str(full))
-                measured = admitted = 0
-            if looks % 25 == 0 and (await self.broker.look()).finished:
-                return
-            if not admitted and not measured:
-                self.meter.stage = "the source is exhausted" if self.done else "the open set is full"
-                await self.a_while()
-            looks += 1
+                log.warning("waiting", reason=str(full), stream="prompts")
+                self.meter.stage = "the server is full"
+                await self.pause(FULL_S)
+                continue
+            if not moved:
+                await self.pause(POLL_S)
 
-    async def a_while(self) -> None:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.stop.wait(), LOOK_EVERY_S)
-
-    async def admit(self) -> int:
-        """Offer what fits; prompts are drawn ahead while there is no room."""
+    async def admit(self) -> bool:
+        """Offer as many groups as there was room for; whether the cursor moved."""
         with self.meter.busy():
-            self.draw(AT_ONCE)
-        offered = self.ready[: min(AT_ONCE, self.room)]
-        answer = await self.broker.admit(self.cursor, str(self.cursor + len(offered)), offered)
-        moved = answer.cursor - self.cursor
-        self.ready = self.ready[moved:] if 0 <= moved <= len(self.ready) else []
+            offered = self.groups.training(self.cursor, max(1, min(self.room, AT_ONCE)))
+        if not offered:
+            await self.say_exhausted()
+            return False
+        value = self.groups.cursor_value(self.cursor + len(offered))
+        answer = await self.broker.admit(self.cursor, value, offered)
+        moved = answer.cursor != self.cursor
         self.cursor, self.room = answer.cursor, answer.room
-        self.meter.items += answer.admitted
-        self.meter.progress += answer.admitted
-        if answer.admitted:
-            self.meter.stage = "admitting"
-        if not self.ready and self.maker.source.ended(self.cursor):
+        self.count(answer.admitted)
+        self.meter.stage = "admitting" if moved else "the open set is full"
+        return moved
+
+    async def say_exhausted(self) -> None:
+        """The last batch may be short; we stay for evaluations and for groups to bring back."""
+        self.meter.stage = "the sources are exhausted"
+        if not self.said_exhausted:
             await self.broker.exhausted(self.cursor)
-            self.done = True
-            log.info("the source is exhausted", prompts=self.cursor)
-        return answer.admitted
+            self.said_exhausted = True
+            log.info("the sources are exhausted", prompts=self.cursor)
 
-    def draw(self, ahead: int) -> None:
-        """Raises Misconfigured for a prompt that does not parse or is too long."""
-        while len(self.ready) < ahead and not self.maker.source.ended(self.cursor + len(self.ready)):
-            try:
-                self.ready.append(self.maker.training(self.maker.source.at(self.cursor + len(self.ready))))
-            except Poison as bad:
-                raise Misconfigured(str(bad)) from bad
-
-    async def measure(self) -> int:
-        """Admit held-out prompts for every version the trainer wants measured."""
-        return sum([await self.admit_held_out(one) for one in await self.broker.evaluations() if one.admitted < one.wanted])
+    async def measure(self) -> bool:
+        """Admit held-out prompts for every version the trainer wants measured; whether any entered."""
+        wanted = [one for one in await self.broker.evaluations() if one.admitted < one.wanted]
+        entered = [await self.admit_held_out(one) for one in wanted]
+        if not any(entered):  # else there is more to offer at once
+            self.looked_at = time.monotonic()
+        return any(entered)
 
     async def admit_held_out(self, one: Evaluation) -> int:
-        places = range(one.admitted, min(one.wanted, len(self.held_out), one.admitted + 4 * AT_ONCE))
-        groups = [self.maker.held_out(one.version, place, self.held_out[place]) for place in places]
-        if not groups:
-            raise Misconfigured(
-                f"version {one.version} is to be measured on {one.wanted} held-out prompts, the source has {len(self.held_out)}; "
-                "stopping; lower prompts.eval.size"
-            )
-        return (await self.broker.admit_eval(one.version, one.admitted, groups)).admitted
+        until = min(one.wanted, one.admitted + max(1, min(self.eval_room, AT_ONCE)))
+        groups = self.groups.measuring(one.version, range(one.admitted, until))
+        answer = await self.broker.admit_eval(one.version, one.admitted, groups)
+        self.eval_room = answer.room
+        self.count(answer.admitted)
+        return answer.admitted
 
-    async def bring_back(self, lost: Sequence[str]) -> None:
-        """Groups that a restored run knows to be open get their entries again."""
-        for begin in range(0, len(lost), AT_ONCE):
-            revived = await self.broker.readmit([self.maker.by_id(group) for group in lost[begin : begin + AT_ONCE]])
-            log.warning("admitted again after the server lost them", groups=revived)
+    async def bring_back(self) -> bool:
+        """Groups that a restored run knows to be open get their entries again; whether there were any."""
+        if not self.lost:
+            return False
+        some = self.lost[:AT_ONCE]
+        back = await self.broker.readmit([self.groups.by_id(group) for group in some])
+        self.lost = self.lost[AT_ONCE:]
+        self.count(back)
+        log.warning("admitted again after the server lost them", groups=back, left=len(self.lost))
+        return True
 
+    def count(self, admitted: int) -> None:
+        self.meter.items += admitted
+        self.meter.progress += admitted
 
-def seed_of(run_seed: int, group: str) -> int:
-    """31 bits from the run's seed and the group's id: the same rollouts from the same weights, whoever samples them."""
-    return int.from_bytes(hashlib.sha256(f"{run_seed}/{group}".encode()).digest()[:4], "little") >> 1
+    async def pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.stop.wait(), seconds)

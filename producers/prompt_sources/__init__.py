@@ -1,18 +1,24 @@
-"""Prompt sources by name, and the mixture the feeder draws from.
+"""Prompt sources by name; a dotted path `module:factory` is accepted wherever a name is.
 
-For: turning `[prompts]` into prompts by cursor and by id. Not for: tokens or admission.
+For: turning `[prompts]` into sources. Not for: drawing from them (`sources`), or what a source promises (`base`).
+
+>>> sources = create_sources(PromptsSection(source="addition"), seed=0)
+>>> sources.at(7).id, sources.of("addition/0/7") == sources.at(7)
+('addition/0/7', True)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import difflib
+import inspect
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
 from broker.errors import Misconfigured
-from producers.mixture import Places
-from producers.prompt_sources.base import PromptSource, SourcePrompt
+from producers.mixture import Schedule
+from producers.prompt_sources.base import PromptSource
+from producers.prompt_sources.sources import Sources
 from producers.settings import PromptsSection
 
 SOURCES = {
@@ -23,86 +29,66 @@ SOURCES = {
     "hf": "producers.prompt_sources.hf:make",
     "reasoning_gym": "producers.prompt_sources.reasoning_gym:make",
 }
+"""Name → factory; see `base`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
-    """One prompt and where it came from; `id` is `source/pass/index`."""
-
-    id: str
-    task: str
-    prompt: SourcePrompt
-
-
-class Mixture:
-    """Sources in fixed shares; every prompt can be drawn again by its cursor or its id."""
-
-    def __init__(self, sources: Sequence[PromptSource], weights: Sequence[float], passes: int | None) -> None:
-        self.sources = {source.name: source for source in sources}
-        self.order = list(sources)
-        self.places = Places(weights)
-        self.passes = passes
-        if len(self.sources) != len(sources):
-            raise Misconfigured("[prompts] source: two sources have the same name; nothing was started; give each its own `name`")
-        if passes and any(source.size is None for source in sources):
-            raise Misconfigured(f"[prompts] passes = {passes}, but a source is endless; nothing was started; remove passes or the source")
-
-    warm_start_offset = 1 << 40
-    """The warm start draws from so far behind that a run never meets the same cursors."""
-
-    @property
-    def size(self) -> int | None:
-        """Prompts in all passes together; None when they never end."""
-        if self.passes is None:
-            return None
-        cursor = 0
-        while not self.ended(cursor):
-            cursor += 1
-        return cursor
-
-    def ended(self, cursor: int) -> bool:
-        """Whether the source whose turn it is has had all its passes: exact epochs end at the first such place."""
-        source, taken = self.places.at(cursor)
-        size = self.order[source].size
-        return self.passes is not None and size is not None and taken >= size * self.passes
-
-    def at(self, cursor: int) -> Drawn:
-        place, taken = self.places.at(cursor)
-        source = self.order[place]
-        pass_number, index = divmod(taken, source.size) if source.size else (0, taken)
-        return Drawn(id=f"{source.name}/{pass_number}/{index}", task=source.name, prompt=source.prompt(pass_number, index))
-
-    def of(self, group: str) -> Drawn:
-        """The prompt of an id, as it was admitted."""
-        name, pass_number, index = group.rsplit("/", 2)
-        return Drawn(id=group, task=name, prompt=self.sources[name].prompt(int(pass_number), int(index)))
-
-    def held_out(self, size: int) -> list[Drawn]:
-        """Held-out prompts of all sources in turn, up to `size`."""
-        share = -(-size // len(self.order))
-        columns = [[(source.name, one) for one in source.held_out(share)] for source in self.order]
-        mixed = [column[row] for row in range(share) for column in columns if row < len(column)]
-        return [Drawn(id=f"{name}/held_out/{place}", task=name, prompt=one) for place, (name, one) in enumerate(mixed[:size])]
+def create_sources(settings: PromptsSection, *, seed: int) -> Sources:
+    """The sources of `[prompts]`. Raises Misconfigured for what a person must change, before any prompt is given."""
+    parts = listed(settings)
+    weights = [part.pop("weight", 1) for part in parts]
+    shares = Schedule(weights, [None] * len(parts)).given(settings.eval.size)
+    sources = [create_source(part, seed, held_out) for part, held_out in zip(parts, shares, strict=True)]
+    return Sources(sources, weights, settings.passes)
 
 
-def create_sources(settings: PromptsSection, *, seed: int) -> Mixture:
-    """The mixture of `[prompts]`. Raises Misconfigured for a source that is neither listed nor importable."""
-    listed = settings.source
-    parts: list[dict[str, Any]] = [{"source": listed, **settings.options}] if isinstance(listed, str) else [dict(part) for part in listed]
-    weights = [float(part.pop("weight", 1.0)) for part in parts]
-    return Mixture([create_source(part, seed) for part in parts], weights, settings.passes)
-
-
-def create_source(part: dict[str, Any], seed: int) -> PromptSource:
-    name = str(part.pop("source"))
-    module, _, attribute = SOURCES.get(name, name).partition(":")
-    try:
-        make = getattr(import_module(module), attribute or "make")
-    except (ImportError, AttributeError) as error:
+def listed(settings: PromptsSection) -> list[dict[str, Any]]:
+    """One dictionary per source: `source`, `weight`, and its options."""
+    if isinstance(settings.source, str):
+        return [{"source": settings.source, **settings.options}]
+    if settings.options or not all(part.get("source") for part in settings.source):
         raise Misconfigured(
-            f'[prompts] source = "{name}": {error}; nothing was started; known: {", ".join(SOURCES)}, or module:factory'
-        ) from error
+            "[prompts] source is a list: each entry needs its own `source`, and its options beside it instead of in "
+            '[prompts] options; nothing was started; write { source = "jsonl", path = "…", weight = 2 }'
+        )
+    return [dict(part) for part in settings.source]
+
+
+def create_source(options: Mapping[str, Any], seed: int, held_out: int) -> PromptSource:
+    """One source. Raises Misconfigured for an unknown name or option."""
+    name = str(options["source"])
+    given = {key: value for key, value in options.items() if key != "source"}
+    make = factory(name)
+    parameters = inspect.signature(make).parameters
+    if "held_out" in parameters:
+        given.setdefault("held_out", held_out)
+    check_options(name, given, parameters)
+    return make(seed=seed, **given)
+
+
+def factory(name: str) -> Callable[..., PromptSource]:
+    path = SOURCES.get(name, name)
+    module, _, attribute = path.partition(":")
     try:
-        return make(seed=seed, **part)
-    except TypeError as error:
-        raise Misconfigured(f'[prompts] source = "{name}": {error}; nothing was started; see `docs/extending.md` for its options') from error
+        return getattr(import_module(module), attribute or "make")
+    except (ImportError, AttributeError, ValueError) as error:
+        near = difflib.get_close_matches(name, SOURCES, n=1)
+        hint = f'did you mean "{near[0]}"?' if near else f"known: {', '.join(SOURCES)}, or module:factory"
+        raise Misconfigured(f'[prompts] source = "{name}": {error}; nothing was started; {hint}') from error
+
+
+def check_options(name: str, given: Mapping[str, Any], parameters: Mapping[str, inspect.Parameter]) -> None:
+    """Raises Misconfigured for an option the factory does not take, and for one it needs and does not get."""
+    kinds = [parameter.kind for parameter in parameters.values()]
+    known = [key for key in parameters if key != "seed"]
+    for key in given:
+        if key not in known and inspect.Parameter.VAR_KEYWORD not in kinds:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f'did you mean "{near[0]}"?' if near else f"known options: {', '.join(known)}"
+            raise Misconfigured(f'[prompts] source = "{name}" has no option "{key}"; nothing was started; {hint}')
+    for key, parameter in parameters.items():
+        required = parameter.default is inspect.Parameter.empty and parameter.kind is not inspect.Parameter.VAR_KEYWORD
+        if required and key != "seed" and key not in given:
+            raise Misconfigured(
+                f'[prompts] source = "{name}" needs the option "{key}"; nothing was started; add it to [prompts] '
+                "options"
+            )

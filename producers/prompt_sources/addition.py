@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from functools import cached_property
 
+from broker.errors import Misconfigured
 from producers.prompt_sources.base import SourcePrompt
 
 HELD_OUT = 512
+"""Sums never given for training; fewer when there are few sums (a tenth of all pairs)."""
+
 HELD_OUT_SEED = 1234
 """Fixed: accuracy of different runs and seeds is measured on the same sums."""
 
@@ -20,28 +22,26 @@ HELD_OUT_SEED = 1234
 class Addition:
     size = None
 
-    def __init__(self, *, seed: int, name: str = "addition", digits: int = 2) -> None:
+    def __init__(self, *, seed: int, name: str, digits: int) -> None:
         self.seed, self.name, self.digits = seed, name, digits
+        self.kept_apart = self.choose_apart(min(HELD_OUT, 100**digits // 10))
+        self.forbidden = frozenset(self.kept_apart)
 
-    @cached_property
-    def kept_apart(self) -> list[tuple[int, int]]:
+    def choose_apart(self, count: int) -> list[tuple[int, int]]:
         rng = random.Random(HELD_OUT_SEED)
-        pairs = dict.fromkeys((self.draw(rng), self.draw(rng)) for _ in range(4 * HELD_OUT))
-        return list(pairs)[:HELD_OUT]
+        pairs: dict[tuple[int, int], None] = {}
+        while len(pairs) < count:
+            pairs[self.draw(rng)] = None
+        return list(pairs)
 
-    @cached_property
-    def forbidden(self) -> frozenset[tuple[int, int]]:
-        return frozenset(self.kept_apart)
-
-    def draw(self, rng: random.Random) -> int:
-        return rng.randrange(10**self.digits)
+    def draw(self, rng: random.Random) -> tuple[int, int]:
+        return rng.randrange(10**self.digits), rng.randrange(10**self.digits)
 
     def prompt(self, pass_number: int, index: int) -> SourcePrompt:
         rng = random.Random(f"{self.seed}/{pass_number}/{index}")
-        while True:
-            pair = self.draw(rng), self.draw(rng)
-            if pair not in self.forbidden:
-                return self.ask(*pair)
+        while (pair := self.draw(rng)) in self.forbidden:
+            continue
+        return self.ask(*pair)
 
     def held_out(self, size: int) -> Sequence[SourcePrompt]:
         return [self.ask(*pair) for pair in self.kept_apart[:size]]
@@ -51,5 +51,7 @@ class Addition:
         return SourcePrompt(text=text, answer=f"{left + right:0{self.digits + 1}}"[::-1])
 
 
-def make(**options: object) -> Addition:
-    return Addition(**options)  # type: ignore[arg-type]
+def make(*, seed: int, name: str = "addition", digits: int = 2) -> Addition:
+    if digits < 1:
+        raise Misconfigured(f"[prompts] digits = {digits}; nothing was started; numbers have 1 digit or more")
+    return Addition(seed=seed, name=name, digits=digits)

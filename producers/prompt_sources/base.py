@@ -1,6 +1,10 @@
 """What a source of prompts promises: random access, so that a cursor and an id say everything.
 
 For: the seam between the feeder and data. Not for: tokens (the feeder encodes), admission, or scoring.
+
+A source is what its factory returns, called by name: `make(seed=…, **options)`, with the options of the run file. A
+factory that has a parameter `held_out` is told how many held-out prompts the run will ask for, unless the run file says
+otherwise. What can be checked is checked there, and raises Misconfigured: nothing has been started yet.
 """
 
 from __future__ import annotations
@@ -27,9 +31,9 @@ class PromptSource(Protocol):
     """Prompts in one pass; None when the source is endless (then the pass is always 0)."""
 
     def prompt(self, pass_number: int, index: int) -> SourcePrompt:
-        """The same (pass, index) gives the same prompt, in every process. A finite source shuffles per pass by its seed.
+        """The same (pass, index) gives the same prompt, in every process. A finite source shuffles each pass anew.
 
-        Raises Poison for a line that does not parse, naming file, line and the mend.
+        Raises Poison for data that cannot be read any more, naming file, line and the mend.
         """
         ...
 

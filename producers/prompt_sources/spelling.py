@@ -1,52 +1,56 @@
-"""Write a letter so many times: `a*7=` → `aaaaaaa`, with a long tail of counts.
+"""Write two letters in turn, so many times: `ab*07=` → `abababa`, with a long tail of counts.
 
-For: the shipped `long-tail` run, whose completions differ in length by a factor of fifty: where continuous batching and
-asynchrony pay. Counts are geometric with a mean of about 12, cut at `longest`.
+For: the shipped `long-tail` run, whose completions differ in length by a factor of a hundred: where continuous batching
+and asynchrony pay. Counts are geometric with mean `mean`, cut at `longest`: half of the answers are shorter than 0.7 of
+the mean, one in twenty is longer than three times it.
 """
 
 from __future__ import annotations
 
 import random
-import string
 from collections.abc import Sequence
+from string import ascii_lowercase
 
+from broker.errors import Misconfigured
 from producers.prompt_sources.base import SourcePrompt
 
 HELD_OUT_SEED = 4321
+"""Fixed: accuracy of different runs and seeds is measured on the same prompts."""
+
+HELD_OUT_PAIRS = tuple(
+    first + second for place, first in enumerate(ascii_lowercase) for second in ascii_lowercase[place % 7 :: 7]
+)
+"""About a seventh of all letter pairs is never trained on."""
 
 
 class Spelling:
     size = None
 
-    def __init__(self, *, seed: int, name: str = "spelling", longest: int = 60, mean: float = 12.0) -> None:
+    def __init__(self, *, seed: int, name: str, longest: int, mean: float) -> None:
         self.seed, self.name, self.longest, self.mean = seed, name, longest, mean
+        self.forbidden = frozenset(HELD_OUT_PAIRS)
 
     def prompt(self, pass_number: int, index: int) -> SourcePrompt:
         rng = random.Random(f"{self.seed}/{pass_number}/{index}")
-        while True:
-            first, second, count = self.draw(rng)
-            if (first + second) not in HELD_OUT_PAIRS:
-                return self.ask(first, second, count)
+        while (pair := rng.choice(ascii_lowercase) + rng.choice(ascii_lowercase)) in self.forbidden:
+            continue
+        return self.ask(pair, self.count(rng))
 
     def held_out(self, size: int) -> Sequence[SourcePrompt]:
         rng = random.Random(HELD_OUT_SEED)
-        pairs = sorted(HELD_OUT_PAIRS)
-        return [self.ask(*pairs[place % len(pairs)], self.draw(rng)[2]) for place in range(size)]
+        return [self.ask(HELD_OUT_PAIRS[place % len(HELD_OUT_PAIRS)], self.count(rng)) for place in range(size)]
 
-    def draw(self, rng: random.Random) -> tuple[str, str, int]:
-        count = min(self.longest, 1 + int(rng.expovariate(1 / self.mean)))
-        return rng.choice(string.ascii_lowercase), rng.choice(string.ascii_lowercase), count
+    def count(self, rng: random.Random) -> int:
+        return min(self.longest, 1 + int(rng.expovariate(1 / self.mean)))
 
-    def ask(self, first: str, second: str, count: int) -> SourcePrompt:
-        written = "".join((first, second)[place % 2] for place in range(count))
-        return SourcePrompt(text=f"{first}{second}*{count:02}=", answer=written)
+    def ask(self, pair: str, count: int) -> SourcePrompt:
+        return SourcePrompt(text=f"{pair}*{count:02}=", answer=(pair * count)[:count])
 
 
-HELD_OUT_PAIRS = frozenset(
-    first + second for place, first in enumerate(string.ascii_lowercase) for second in string.ascii_lowercase[place % 7 :: 7]
-)
-"""About a seventh of all letter pairs is never trained on."""
-
-
-def make(**options: object) -> Spelling:
-    return Spelling(**options)  # type: ignore[arg-type]
+def make(*, seed: int, name: str = "spelling", longest: int = 96, mean: float = 16.0) -> Spelling:
+    if not 1 <= longest <= 99 or mean <= 0:
+        raise Misconfigured(
+            f"[prompts] longest = {longest}, mean = {mean}; nothing was started; counts have two digits: set longest "
+            "to 1 to 99, and mean above 0"
+        )
+    return Spelling(seed=seed, name=name, longest=longest, mean=mean)
