@@ -11,6 +11,7 @@ For: tests, notebooks, a whole run in one process. Not for: several processes, o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from broker import entries, run_record, transitions
@@ -105,6 +106,16 @@ class MemoryBroker:
         self.server.keep(feeding.exhausted(self.run, self.caller, cursor))
 
     # ---- worker
+
+    async def enlist(self, slot: str) -> str:
+        run, name = transitions.enlist(self.run, slot)
+        self.server.keep(run)
+        return name
+
+    async def inherit(self, stream: str, reader: str, slot: str) -> list[Delivery]:
+        run, deliveries = transitions.inherit(self.run, self.caller, stream, reader, slot)
+        self.server.keep(run)
+        return deliveries
 
     async def read(self, stream: str, reader: str, *, count: int, block_s: float) -> list[Delivery]:
         def take() -> list[Delivery] | None:
@@ -222,8 +233,9 @@ class MemoryBroker:
     async def want_evaluation(self, version: int, groups: int, *, hold_s: float) -> None:
         self.server.keep(training.want_evaluation(self.run, self.caller, version, groups, hold_s))
 
-    async def forget_versions(self, keep: Sequence[int]) -> list[Announcement]:
-        run, gone = training.forget_versions(self.run, self.caller, keep)
+    async def forget_versions(self, keep: Sequence[int], *, now: float | None = None) -> list[Announcement]:
+        caller = self.caller if now is None else replace(self.caller, now=now)
+        run, gone = training.forget_versions(self.run, caller, keep)
         self.server.keep(run)
         return gone
 

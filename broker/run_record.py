@@ -6,7 +6,7 @@ For: the record, its streams, and the few moves all verbs are made of. Not for: 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
@@ -102,6 +102,8 @@ class RunRecord:
     holds: Mapping[tuple[int, str], float] = field(default_factory=dict[tuple[int, str], float])
     """(version, holder) → expiry in server seconds."""
     evaluations: Mapping[int, Evaluation] = field(default_factory=dict[int, Evaluation])
+    starts: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How often each slot's process was started."""
     next_entry: int = 1
 
     @property
@@ -150,10 +152,14 @@ def counted(run: RunRecord, counts: Mapping[str, int]) -> RunRecord:
     return replace(run, counts=sums, tick=run.tick + 1)
 
 
-def without(mapping: Mapping[KeyT, ValueT], keys: Iterable[KeyT]) -> dict[KeyT, ValueT]:
+def without(mapping: Mapping[KeyT, ValueT], keys: Collection[KeyT]) -> Mapping[KeyT, ValueT]:
+    """`mapping` less `keys`; itself when it has none of them."""
+    gone = {key for key in keys if key in mapping}
+    if not gone:
+        return mapping
     rest = dict(mapping)
-    for key in keys:
-        rest.pop(key, None)
+    for key in gone:
+        del rest[key]
     return rest
 
 
@@ -170,6 +176,8 @@ def look(run: RunRecord, server: str) -> RunState:
         live=run.live,
         cap=run.limits.cap,
         eval_cap=run.limits.eval_cap,
+        groups=run.limits.groups,
+        staleness=run.limits.staleness,
         finished=run.finished,
     )
 

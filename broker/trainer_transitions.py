@@ -143,17 +143,10 @@ def commit(
     return wanted(after, caller, line.version, evaluate, hold_s) if evaluate else after
 
 
-def head(run: RunRecord) -> tuple[int, int]:
-    """(version, epoch) the next line continues: the ledger's last, or what the run was opened with."""
-    if run.ledger:
-        return run.ledger[-1].version, run.ledger[-1].epoch
-    return (-1, 0) if run.live is None else (run.live.version, run.live.epoch)
-
-
 def check_parent(run: RunRecord, line: LedgerLine) -> None:
-    parent = (line.version - 1, line.parent_epoch)
-    if head(run) != parent:
-        found = f"version {line.version} continues {parent}, but the ledger's head is {head(run)} (version, epoch)"
+    """Raises Broken unless the line continues the live version, by number and epoch."""
+    if run.live is None or (run.live.version, run.live.epoch) != (line.version - 1, line.parent_epoch):
+        found = f"version {line.version} continues epoch {line.parent_epoch}, but {run.live} is live"
         raise Broken(f"{found}; nothing was committed; the trainer starts again from the ledger")
 
 

@@ -107,6 +107,20 @@ def adopt(
     return taken_by(run, caller, stream, reader, in_order(idle)[:count])
 
 
+def enlist(run: RunRecord, slot: str) -> tuple[RunRecord, str]:
+    """A reader's name that no earlier start of the slot had."""
+    start = run.starts.get(slot, 0) + 1
+    return replace(run, starts={**run.starts, slot: start}), f"{slot}.{start}"
+
+
+def inherit(run: RunRecord, caller: Caller, stream: str, reader: str, slot: str) -> tuple[RunRecord, list[Delivery]]:
+    """What other starts of the slot hold, now pending for `reader`, young or not: they are dead."""
+    check_entered(run, caller)
+    owners = {entry_id: held.owner for entry_id, held in run.streams[stream].pending.items()}
+    former = (i for i, owner in owners.items() if owner != reader and owner.rpartition(".")[0] == slot)
+    return taken_by(run, caller, stream, reader, in_order(former))
+
+
 def renew(run: RunRecord, caller: Caller, reader: str, deliveries: Sequence[Delivery]) -> RunRecord:
     """Those of our pending entries that are still ours are young again."""
     check_entered(run, caller)

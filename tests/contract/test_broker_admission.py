@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.errors import Broken
 from broker.outcomes import Retire
 from broker.streams import PROMPTS
 from tests.contract.broker_world import World, admit, group, groups, join, open_run, score, step, take
@@ -51,6 +52,16 @@ async def test_a_group_that_left_is_not_admitted_again_by_a_late_retry(world: Wo
     await feeder.settle("w", [(each, Retire(reason="no_signal")) for each in await take(feeder, PROMPTS, "w", 1)])
     assert (await feeder.admit(0, "one", groups(1))).admitted == 0
     assert (await feeder.books()).open == {}
+
+
+async def test_two_prompts_with_one_id_are_refused_before_either_enters(world: World) -> None:
+    await open_run(world)
+    feeder = await join(world)
+    await feeder.admit(0, "one", groups(1))
+    before = await feeder.books()
+    with pytest.raises(Broken):
+        await feeder.admit(1, "three", [group("story/0/1"), group("story/0/0")])
+    assert await feeder.books() == before
 
 
 async def test_of_two_feeders_one_admits_and_the_other_hears_the_cursor(world: World) -> None:

@@ -44,6 +44,7 @@ def verbs(broker: Broker, asked: Sequence[Delivery]) -> Verbs:
         "exhausted": lambda: broker.exhausted(3),
         "read": lambda: broker.read(PROMPTS, "w", count=1, block_s=0),
         "reread": lambda: broker.reread(PROMPTS, "w"),
+        "inherit": lambda: broker.inherit(PROMPTS, "w", "slot"),
         "adopt": lambda: broker.adopt(PROMPTS, "w", idle_s=0, count=1),
         "renew": lambda: broker.renew("w", asked),
         "forward": lambda: broker.settle("w", [(asked[0], Forward(group=rolled(group(asked[0].entry.group))))]),
@@ -108,7 +109,8 @@ async def test_nobody_enters_before_a_trainer_opened_the_run(world: World) -> No
     await trainer.open_run(cap=8, groups=2, staleness=1, eval_cap=4, announcement=version(0))
     state = await broker.enter(timeout_s=5)
     assert state == await broker.look()
-    assert (state.is_open, state.epoch, state.live, state.cap, state.eval_cap) == (True, 1, version(0), 8, 4)
+    assert (state.is_open, state.epoch, state.live) == (True, 1, version(0))
+    assert (state.cap, state.groups, state.staleness, state.eval_cap) == (8, 2, 1, 4)
 
 
 async def test_a_process_that_did_not_enter_changes_nothing(world: World) -> None:
@@ -215,6 +217,9 @@ async def test_every_opening_has_its_own_number_also_after_a_flush(world: World)
     await world.restart()
     numbers.append((await reopen(trainer)).incarnation)
     await world.flush()
+    await trainer.claim(4)
+    numbers.append((await reopen(trainer)).incarnation)
+    await world.flush()
     await trainer.claim(5)
     numbers.append((await reopen(trainer)).incarnation)
     await world.flush()
@@ -277,6 +282,24 @@ async def test_restore_over_older_data_leaves_nothing_of_it(world: World) -> Non
     assert await trainer.settle("trainer", [(scored[0], Retire(reason="late"))]) == ["superseded"]
     assert (await trainer.admit(1, "on", groups(2, start=1))).admitted == 2
     assert [each.entry.group for each in await take(trainer, PROMPTS, "w", 2)] == ["story/0/1", "story/0/2"]
+
+
+async def test_an_evaluation_asked_anew_after_a_restore_counts_the_groups_that_are_still_open(world: World) -> None:
+    trainer = await open_run(world)
+    await trainer.want_evaluation(0, 2, hold_s=60)
+    held_out = [group(f"eval/0/{index}", "eval") for index in range(2)]
+    await trainer.admit_eval(0, 0, held_out[:1])
+    await trainer.restore(await trainer.books(), [], version(0), cap=8, groups=2, staleness=1, eval_cap=4)
+    assert await trainer.evaluations() == []
+    assert await trainer.readmit(held_out) == 1
+    await trainer.want_evaluation(0, 2, hold_s=60)
+    assert (await trainer.admit_eval(0, 0, held_out)).cursor == 2
+    asked = await take(trainer, PROMPTS, "w", 2)
+    await trainer.settle("w", [(each, Retire(reason="evaluated", tally={"n": 1, "reward": 1.0})) for each in asked])
+    [evaluation] = await trainer.evaluations()
+    assert (evaluation.is_done, evaluation.accuracy) == (True, 1.0)
+    books = await trainer.books()
+    assert (books.count("eval.admitted"), books.count("eval.retired.evaluated"), books.open) == (2, 2, {})
 
 
 async def test_a_restored_exhausted_source_is_exhausted(world: World) -> None:

@@ -275,6 +275,14 @@ async def test_a_recycled_group_is_generated_again_with_a_new_floor(world: World
     assert body is not None and body.rollouts is not None and body.scores is None
 
 
+async def test_a_training_group_adds_to_no_evaluation(world: World) -> None:
+    trainer = await open_run(world)
+    await admit(trainer, 1)
+    [held] = await take(trainer, PROMPTS, "w", 1)
+    await trainer.settle("w", [(held, Retire(reason="stale", tally={"n": 1, "reward": 1.0}))])
+    assert await trainer.evaluations() == []
+
+
 async def test_an_evaluation_adds_up_over_its_groups(world: World) -> None:
     trainer = await open_run(world)
     broker = await join(world)
@@ -309,6 +317,33 @@ async def test_only_entries_of_others_that_were_idle_long_enough_are_adopted(wor
     assert [each.entry.group for each in await broker.adopt(PROMPTS, "b", idle_s=0, count=10)] == ["story/0/1"]
     assert await broker.adopt(PROMPTS, "b", idle_s=0, count=10) == [], "its own are in its hands already"
     assert await broker.reread(PROMPTS, "a") == []
+
+
+async def test_every_start_of_a_slot_reads_under_its_own_name(world: World) -> None:
+    await open_run(world)
+    one, other = await join(world), await join(world)
+    names = [await one.enlist("rollout-0"), await other.enlist("rollout-0"), await one.enlist("rollout-1")]
+    assert len(set(names)) == 3
+
+
+async def test_a_slot_inherits_at_once_what_its_earlier_starts_held(world: World) -> None:
+    await open_run(world)
+    broker = await join(world)
+    await admit(broker, 4)
+    first, second = await broker.enlist("rollout-1"), await broker.enlist("rollout-1")
+    neighbour = await broker.enlist("rollout-10")
+    held = [*await take(broker, PROMPTS, first, 1), *await take(broker, PROMPTS, second, 1)]
+    await take(broker, PROMPTS, neighbour, 1)
+    reader = await broker.enlist("rollout-1")
+    own = await take(broker, PROMPTS, reader, 1)
+    inherited = await broker.inherit(PROMPTS, reader, "rollout-1")
+    assert sorted(each.entry.group for each in inherited) == [each.entry.group for each in held]
+    assert await broker.inherit(PROMPTS, reader, "rollout-1") == []
+    assert await broker.reread(PROMPTS, reader) == [*held, *own]
+    assert await broker.settle(first, [(held[0], Release(reason="late"))]) == ["not_owner"]
+    await broker.blame(reader, inherited, max_attempts=3)
+    again = await take(broker, PROMPTS, reader, 2)
+    assert [(each.entry.alone, each.entry.attempt) for each in again] == [(True, 0), (True, 0)]
 
 
 async def test_a_renewed_entry_stays_and_one_that_is_not_renewed_goes(world: World) -> None:
