@@ -138,7 +138,7 @@ class RedisBroker:
 
     async def enlist(self, slot: str) -> str:
         call = self.client.hincrby(self.keys.prefix + "starts", slot, 1)
-        return f"{slot}.{await self.connection.ask('enlisting', cast('Awaitable[int]', call))}"
+        return f"{slot}.{await self.connection.ask('enlisting', call)}"
 
     async def inherit(self, stream: str, reader: str, slot: str) -> list[Delivery]:
         key, role = self.keys.stream(stream), ROLE[stream]
