@@ -1,7 +1,7 @@
 """A scripted learner that kills its own process once, in a chosen gap between the batch's choice and the checkpoint.
 
-For: `train.learner = "tests.faults.dying_learner:make"` with `options = {gap = …, mark = …}`. The file `mark` remembers that
-it has died already, so that the next trainer lives.
+For: `train.learner = "tests.faults.dying_learner:make"` with `options = {gap = …, mark = …}`. The file `mark` remembers
+that it has died already, so that the next trainer lives.
 """
 
 from __future__ import annotations
