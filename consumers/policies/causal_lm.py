@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -37,6 +37,23 @@ WORTH_SHARING = 0.8
 """Two passes with a cache between them cost more per token than one; they must save this much."""
 
 
+class Columns(NamedTuple):
+    """Rollouts as tensors; siblings point to one context."""
+
+    contexts: Tensor
+    """(U, C) ids, padded on the left."""
+    context_lengths: Tensor
+    """(U,)"""
+    context_of: Tensor
+    """(R,) a rollout's context."""
+    continuations: Tensor
+    """(R, L) ids, padded on the right."""
+    lengths: Tensor
+    """(R,) actions of a rollout."""
+    temperatures: Tensor
+    """(R,)"""
+
+
 class ContinuationLogprobs(nn.Module):
     """What DeepSpeed wraps: the model's own forward, in which only the positions asked for meet the vocabulary."""
 
@@ -47,65 +64,49 @@ class ContinuationLogprobs(nn.Module):
         self.can_share = bool(layers) and all(type(layer) is DynamicLayer for layer in layers)
         """Whether a cache can be handed from a context to its siblings: plain attention in all layers."""
 
-    def forward(
-        self,
-        contexts: Tensor,
-        context_lengths: Tensor,
-        context_of: Tensor,
-        continuations: Tensor,
-        lengths: Tensor,
-        temperatures: Tensor,
-    ) -> Tensor:
-        """(U, C) left-padded ids, (U,), (R,) a row's context, (R, L) right-padded ids, (R,), (R,) → (N,) float32.
+    def forward(self, *tensors: Tensor) -> Tensor:
+        """The tensors of `Columns` → (N,) float32, rollout after rollout.
 
-        Siblings share their context: it is computed once, unless computing it with each of them is cheaper.
+        A context is computed once for all its siblings, unless computing it with each of them is cheaper.
         """
-        rows, width, longest = len(context_of), contexts.shape[1], continuations.shape[1]
-        shared = contexts.numel() + rows * (longest - 1)
+        batch = Columns(*tensors)
+        rows, width, longest = len(batch.context_of), batch.contexts.shape[1], batch.continuations.shape[1]
+        shared = batch.contexts.numel() + rows * (longest - 1)
         if self.can_share and shared < WORTH_SHARING * rows * (width + longest - 1):
-            return self.in_two_passes(contexts, context_lengths, context_of, continuations, lengths, temperatures)
-        ids, starts = joined(contexts, context_lengths, context_of, continuations)
-        rows, columns = places(lengths)
-        logits = self.logits(
-            rows * (ids.shape[1] - 1) + starts[rows] - 1 + columns, input_ids=ids[:, :-1], use_cache=False
-        ).logits[0]
-        return chosen(logits, continuations[rows, columns], temperatures[rows])
+            return self.in_two_passes(batch)
+        return chosen(*self.in_one_pass(batch))
 
-    def in_two_passes(
-        self,
-        contexts: Tensor,
-        context_lengths: Tensor,
-        context_of: Tensor,
-        continuations: Tensor,
-        lengths: Tensor,
-        temperatures: Tensor,
-    ) -> Tensor:
+    def in_one_pass(self, batch: Columns) -> tuple[Tensor, Tensor, Tensor]:
+        """(N, V) logits, (N,) the actions' ids, (N,) their temperatures."""
+        ids, starts = joined(batch)
+        rows, columns = places(batch.lengths)
+        before = rows * (ids.shape[1] - 1) + starts[rows] - 1 + columns
+        logits = self.logits(before, input_ids=ids[:, :-1], use_cache=False).logits[0]
+        return logits, batch.continuations[rows, columns], batch.temperatures[rows]
+
+    def in_two_passes(self, batch: Columns) -> Tensor:
         """Contexts first: their last positions give the first actions. Then continuations over the contexts' cache."""
-        width = contexts.shape[1]
-        mask = torch.arange(width, device=contexts.device) >= width - context_lengths[:, None]
+        _, lengths, context_of, continuations, _, temperatures = batch
+        width, longest = batch.contexts.shape[1], continuations.shape[1]
+        mask = torch.arange(width, device=lengths.device) >= width - lengths[:, None]
         padded = not bool(mask.all())
-        ends = torch.arange(1, len(contexts) + 1, device=contexts.device) * width - 1
-        first = self.logits(ends, input_ids=contexts, use_cache=True, **(positions(mask, width) if padded else {}))
-        begun = lengths > 0
-        opening = chosen(
-            first.logits[0].index_select(0, context_of[begun]), continuations[begun, 0], temperatures[begun]
-        )
-        rows, columns = places(lengths)
-        if continuations.shape[1] < 2:
+        ends = torch.arange(1, len(lengths) + 1, device=lengths.device) * width - 1
+        told = positions(mask, width) if padded else {}
+        first = self.logits(ends, input_ids=batch.contexts, use_cache=True, **told)
+        begun = batch.lengths > 0
+        opening = first.logits[0].index_select(0, context_of[begun])
+        opening = chosen(opening, continuations[begun, 0], temperatures[begun])
+        if longest == 1:
             return opening
+        rows, columns = places(batch.lengths)
+        later = columns > 0
+        before = rows[later] * (longest - 1) + columns[later] - 1
+        seen = torch.cat([mask[context_of], mask.new_ones(len(context_of), longest - 1)], dim=1)
+        told = positions(seen, longest - 1) if padded else {}
         cache = spread(first.past_key_values, context_of)
-        longer = columns > 0
-        inner = rows[longer] * (continuations.shape[1] - 1) + columns[longer] - 1
-        seen = torch.cat([mask[context_of], mask.new_ones(len(context_of), continuations.shape[1] - 1)], dim=1)
-        more = positions(seen, continuations.shape[1] - 1) if padded else {}
-        rest = self.logits(
-            inner, input_ids=continuations[:, :-1], past_key_values=cache, use_cache=True, **more
-        ).logits[0]
-        flat = opening.new_empty(len(rows))
-        flat = flat.index_put((~longer,), opening)
-        return flat.index_put(
-            (longer,), chosen(rest, continuations[rows[longer], columns[longer]], temperatures[rows[longer]])
-        )
+        rest = self.logits(before, input_ids=continuations[:, :-1], past_key_values=cache, use_cache=True, **told)
+        others = chosen(rest.logits[0], continuations[rows[later], columns[later]], temperatures[rows[later]])
+        return opening.new_empty(len(rows)).masked_scatter(~later, opening).masked_scatter(later, others)
 
     def logits(self, places: Tensor, **inputs: Any) -> Any:
         """The model's output with logits (1, n, V) of these places of the flattened batch alone.
@@ -184,21 +185,18 @@ def opened(folder: Path, dtype: str) -> Any:
         ) from error
 
 
-def columns(
-    contexts: Sequence[Actions], continuations: Sequence[Actions], temperatures: Sequence[float]
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Inputs of `ContinuationLogprobs`; equal contexts are found by their bytes."""
+def columns(contexts: Sequence[Actions], continuations: Sequence[Actions], temperatures: Sequence[float]) -> Columns:
+    """Equal contexts are found by their bytes."""
     index: dict[bytes, int] = {}
     context_of = [index.setdefault(each.tobytes(), len(index)) for each in contexts]
     different = [contexts[context_of.index(number)] for number in range(len(index))]
-    heat = [each or 1.0 for each in temperatures]
-    return (
-        torch.from_numpy(padded(different, left=True)),
-        torch.tensor([len(each) for each in different]),
-        torch.tensor(context_of),
-        torch.from_numpy(padded(continuations, left=False)),
-        torch.tensor([len(each) for each in continuations]),
-        torch.tensor(heat, dtype=torch.float32),
+    return Columns(
+        contexts=torch.from_numpy(padded(different, left=True)),
+        context_lengths=torch.tensor([len(each) for each in different]),
+        context_of=torch.tensor(context_of),
+        continuations=torch.from_numpy(padded(continuations, left=False)),
+        lengths=torch.tensor([len(each) for each in continuations]),
+        temperatures=torch.tensor([each or 1.0 for each in temperatures], dtype=torch.float32),
     )
 
 
@@ -210,17 +208,15 @@ def padded(sequences: Sequence[Actions], *, left: bool) -> NDArray[np.int64]:
     return ids
 
 
-def joined(
-    contexts: Tensor, context_lengths: Tensor, context_of: Tensor, continuations: Tensor
-) -> tuple[Tensor, Tensor]:
+def joined(batch: Columns) -> tuple[Tensor, Tensor]:
     """(R, C+L) each context and its continuation from the first column on, and (R,) where the continuation starts.
 
     Padding on the right needs no mask: causal attention never looks there, and nothing there is asked for.
     """
-    starts = context_lengths[context_of]
-    both = torch.cat([contexts[context_of], continuations], dim=1)
-    shift = (torch.arange(both.shape[1], device=both.device) + (contexts.shape[1] - starts)[:, None]) % both.shape[1]
-    return both.gather(1, shift), starts
+    starts = batch.context_lengths[batch.context_of]
+    both = torch.cat([batch.contexts[batch.context_of], batch.continuations], dim=1)
+    shift = torch.arange(both.shape[1], device=both.device) + (batch.contexts.shape[1] - starts)[:, None]
+    return both.gather(1, shift % both.shape[1]), starts
 
 
 def places(lengths: Tensor) -> tuple[Tensor, Tensor]:
