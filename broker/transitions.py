@@ -57,7 +57,7 @@ def check_may_settle(run: RunRecord, caller: Caller, delivery: Delivery) -> None
     """A delivery from `scored` is a trainer's, so its epoch counts."""
     check_entered(run, caller)
     if delivery.stream == SCORED:
-        pass
+        check_newest_trainer(run, caller)
 
 
 def is_live(run: RunRecord, delivery: Delivery) -> bool:
