@@ -27,18 +27,24 @@ class Score:
 
 
 class Rule(Protocol):
-    """A plain function of one rollout; runs in a worker process with a hard deadline.
+    """A function of one rollout; runs in a worker process with a hard deadline.
 
-    A rule is what a dotted path in `[reward] parts` names, and what the shipped rules are.
+    A rule is what a dotted path in `[reward] parts` names, and what the shipped rules are: a function, called with the
+    part's options besides these four, or a class, made once per process with the options and then called with the four.
+    `completion` is what the engine decoded, special tokens removed.
     """
 
     def __call__(self, *, prompt: str, completion: str, answer: str, meta: Mapping[str, object]) -> float:
-        """The reward of one completion. Any exception buries the group with its text, after the allowed attempts."""
+        """The reward of one completion, a finite number. Any exception buries the group after the allowed attempts."""
         ...
 
 
 class Reward(Protocol):
     """What the reward consumer calls."""
+
+    async def start(self) -> None:
+        """Make ready what scoring needs; `score` does it too. Raises Misconfigured when a part cannot be made."""
+        ...
 
     async def score(self, group: Group) -> Score:
         """Raises Transient for the infrastructure's failures (tried again), anything else counts against the group."""

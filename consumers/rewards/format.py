@@ -5,5 +5,11 @@ from __future__ import annotations
 import re
 
 
-def matches(*, prompt: str, completion: str, answer: str, meta: object, pattern: str = r"[\s\S]*") -> float:
-    return float(re.fullmatch(pattern, completion) is not None)
+class Format:
+    """`pattern` must match from the first to the last character; `.` matches line ends too."""
+
+    def __init__(self, *, pattern: str) -> None:
+        self.pattern = re.compile(pattern, re.DOTALL)
+
+    def __call__(self, *, prompt: str, completion: str, answer: str, meta: object) -> float:
+        return float(self.pattern.fullmatch(completion) is not None)

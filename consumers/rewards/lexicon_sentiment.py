@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
 
+class LexiconSentiment:
+    def __init__(self) -> None:
+        from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
 
-@cache
-def analyzer() -> Any:
-    from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
+        self.analyzer = SentimentIntensityAnalyzer()
 
-    return SentimentIntensityAnalyzer()
-
-
-def lexicon_sentiment(*, prompt: str, completion: str, answer: str, meta: object) -> float:
-    return float(analyzer().polarity_scores(completion)["compound"])
+    def __call__(self, *, prompt: str, completion: str, answer: str, meta: object) -> float:
+        return float(self.analyzer.polarity_scores(completion)["compound"])

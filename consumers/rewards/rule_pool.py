@@ -1,127 +1,179 @@
 """Rules in worker processes with hard deadlines: a rule that hangs or dies costs its own group and nothing else.
 
-For: scoring groups by weighted rules. Not for: the rules themselves, or model rewards. A worker has one group at a time; at
-the deadline it is killed and replaced, and the group's try counts. Nothing of this is ever scored as 0.
+For: sharing groups out to processes. Not for: one process (`rule_process`), the rules, or weights (`weighted`).
+
+Quick rules get many groups in one message, slow ones a single group, so that no group waits long behind another. When a
+process is lost, the group it was at fails, and the others of its chunk are scored again by the next process: rules
+have no effects, so that is allowed. Nothing of this is ever scored as 0.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import struct
-import sys
+import time
+from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, field
 
-import msgpack
 import numpy as np
 import structlog
+from numpy.typing import NDArray
 
-from broker.errors import Misconfigured, Transient
+from broker.errors import Poison, Transient
 from broker.messages import Group
-from consumers.rewards.base import Score
+from consumers.rewards.rule_process import Lost, RuleProcess
+from consumers.rewards.rule_worker import Answer, Part, Question
 
 log = structlog.get_logger()
 
-START_S = 60.0
-"""A worker imports its rules before it answers; some import for seconds."""
+Parts = dict[str, NDArray[np.float32]]
+"""(G,) per part."""
+
+CHUNK_S = 0.02
+"""Work in one message, by the pace so far."""
+
+LARGEST_CHUNK = 64
 
 
 class RuleFailed(Exception):
     """A rule raised, or answered something that is no finite number."""
 
 
+@dataclass(slots=True)
+class Job:
+    """A group that waits for its scores."""
+
+    group: str
+    question: Question
+    answer: asyncio.Future[Answer]
+
+    def fail(self, error: BaseException) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+    def finish(self, answer: Answer) -> None:
+        if not self.answer.done():
+            self.answer.set_result(answer)
+
+
+@dataclass(slots=True)
+class Place:
+    """One process of the pool; None until it is needed, and after it was lost."""
+
+    process: RuleProcess | None = None
+    starting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    pace_s: float = CHUNK_S
+    """Seconds a group takes, the last ones counting most."""
+
+    async def ready(self, parts: Sequence[Part]) -> RuleProcess:
+        """Raises Misconfigured when a rule cannot be made, Transient when the process does not start."""
+        async with self.starting:
+            self.process = self.process or await RuleProcess.spawn(parts)
+            return self.process
+
+    def chunk_size(self) -> int:
+        return max(1, min(LARGEST_CHUNK, int(CHUNK_S / max(self.pace_s, 1e-6))))
+
+
+@dataclass(slots=True)
 class RulePool:
-    """See `consumers.rewards.base.Reward`. `parts`: (name, dotted path, weight, options)."""
+    """See `weighted.Scorer`."""
 
-    def __init__(self, parts: Sequence[tuple[str, str, float, dict[str, Any]]], *, processes: int, timeout_s: float) -> None:
-        self.parts = [[name, path, options] for name, path, _, options in parts]
-        self.weights = {name: weight for name, _, weight, _ in parts}
-        self.timeout_s = timeout_s
-        self.idle: asyncio.Queue[asyncio.subprocess.Process | None] = asyncio.Queue()
-        for _ in range(processes):
-            self.idle.put_nowait(None)
-        self.processes = processes
+    parts: Sequence[Part]
+    processes: int
+    timeout_s: float
+    """For one group, all parts and siblings together."""
+    waiting: deque[Job] = field(default_factory=deque[Job])
+    added: asyncio.Event = field(default_factory=asyncio.Event)
+    places: list[Place] = field(default_factory=list[Place])
+    servers: list[asyncio.Task[None]] = field(default_factory=list["asyncio.Task[None]"])
 
-    async def score(self, group: Group) -> Score:
-        """Raises Transient when the worker died or overran, RuleFailed when a rule did, Misconfigured when none can start."""
+    async def start(self) -> None:
+        """One process now, the others when there is work for them. Raises what `Place.ready` raises."""
+        if not self.servers:
+            self.places = [Place() for _ in range(self.processes)]
+            self.servers = [asyncio.create_task(self.serve(place)) for place in self.places]
+        await self.places[0].ready(self.parts)
+
+    async def score(self, group: Group) -> Parts:
+        """Raises Transient when the process was lost, RuleFailed when a rule failed, Misconfigured when none can
+        start."""
         if group.rollouts is None:
-            raise RuleFailed(f"group {group.id} has no rollouts")
-        answer = await self.ask(
-            {
-                "id": group.id,
-                "prompt": group.prompt.text,
-                "answer": group.prompt.answer,
-                "meta": dict(group.prompt.meta),
-                "texts": list(group.rollouts.texts),
-            }
-        )
-        if "error" in answer:
-            raise RuleFailed(f"{answer['error']}; the group is tried again, then buried; mend the rule")
-        found = {name: np.asarray(values, np.float32) for name, values in answer["parts"].items()}
-        total = sum((self.weights[name] * values for name, values in found.items()), np.zeros(len(group.rollouts.texts), np.float32))
-        return Score(rewards=np.asarray(total, np.float32), parts=found)
+            raise Poison(f"group {group.id} has no rollouts to score; it is buried; score what rollout producers send")
+        if not self.servers:
+            await self.start()
+        prompt = group.prompt
+        question = Question(prompt.text, prompt.answer, prompt.meta, group.rollouts.texts)
+        job = Job(group.id, question, asyncio.get_running_loop().create_future())
+        self.waiting.append(job)
+        self.added.set()
+        answer = await job.answer
+        if isinstance(answer, str):
+            raise RuleFailed(
+                f"{answer}, on group {group.id}; it is tried again, then buried; mend the rule or the data"
+            )
+        return {part.name: np.array(rewards, np.float32) for part, rewards in zip(self.parts, answer, strict=True)}
 
-    async def ask(self, question: dict[str, Any]) -> dict[str, Any]:
-        worker = await self.idle.get()
+    async def serve(self, place: Place) -> None:
+        """consumes: waiting groups   produces: their scores
+        waits for: a group, a process's answer   unblocked by: `score`, the deadline
+        """
+        while True:
+            chunk = await self.next_chunk(place)
+            try:
+                await self.answered(place, chunk)
+            except asyncio.CancelledError:
+                self.put_back(chunk)
+                raise
+            except Exception as error:  # noqa: BLE001 - it is raised where the group's score is awaited
+                for job in chunk:
+                    job.fail(error)
+
+    async def next_chunk(self, place: Place) -> list[Job]:
+        """At least one group, in order of arrival; as many as are quick, and no more than the place's share."""
+        while not self.waiting:
+            self.added.clear()
+            await self.added.wait()
+        share = -(-len(self.waiting) // self.processes)
+        chunk = [self.waiting.popleft() for _ in range(min(place.chunk_size(), share))]
+        return [job for job in chunk if not job.answer.done()] or await self.next_chunk(place)
+
+    async def answered(self, place: Place, chunk: Sequence[Job]) -> None:
+        process = await place.ready(self.parts)
+        begun = time.monotonic()
         try:
-            if worker is None or worker.returncode is not None:
-                worker = await self.start()
-            return await asyncio.wait_for(converse(worker, question), self.timeout_s)
-        except TimeoutError:
-            worker = await end(worker)
-            raise Transient(
-                f"the rules took more than {self.timeout_s:g} s on group {question['id']}; their process was killed; "
-                "the group is tried again, then buried; raise reward.timeout_s or mend the rule"
-            ) from None
-        except (ConnectionError, asyncio.IncompleteReadError):
-            worker = await end(worker)
-            raise Transient(
-                f"the rules' process died on group {question['id']}; a new one is started; the group is tried again, then buried; "
-                "its last words are in the role's .err log"
-            ) from None
-        except asyncio.CancelledError:
-            worker = await end(worker)
-            raise
-        finally:
-            self.idle.put_nowait(worker)
+            answers = await process.score([job.question for job in chunk], self.timeout_s)
+        except Lost as lost:
+            place.process = None
+            self.put_back([*chunk[: lost.group], *chunk[lost.group + 1 :]])
+            self.blame(chunk[lost.group], lost)
+            return
+        place.pace_s = 0.5 * place.pace_s + 0.5 * (time.monotonic() - begun) / len(chunk)
+        for job, answer in zip(chunk, answers, strict=True):
+            job.finish(answer)
 
-    async def start(self) -> asyncio.subprocess.Process:
-        worker = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "consumers.rewards.rule_worker",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+    def blame(self, job: Job, lost: Lost) -> None:
+        message = (
+            f"{lost} on group {job.group}; its process is replaced; the group is tried again, then buried; mend the "
+            "rule, "
+            f"or raise reward.timeout_s if it is slow"
         )
-        answer = await asyncio.wait_for(converse(worker, self.parts), START_S)
-        if "error" in answer:
-            await end(worker)
-            raise Misconfigured(f"[reward] parts: {answer['error']}; scoring stops; known names are in `consumers.rewards.REWARDS`")
-        return worker
+        log.warning("rule process lost", group=job.group, reason=str(lost))
+        job.fail(Transient(message))
+
+    def put_back(self, jobs: Sequence[Job]) -> None:
+        self.waiting.extendleft(reversed(jobs))
+        self.added.set()
 
     async def close(self) -> None:
-        for _ in range(self.processes):
-            with contextlib.suppress(asyncio.QueueEmpty):
-                await end(self.idle.get_nowait())
-
-
-async def converse(worker: asyncio.subprocess.Process, message: Any) -> dict[str, Any]:
-    """One question, one answer. Raises ConnectionError or IncompleteReadError when the worker is gone."""
-    if worker.stdin is None or worker.stdout is None:
-        raise ConnectionError("the worker has no pipes")
-    packed = msgpack.packb(message) or b""
-    worker.stdin.write(struct.pack("<I", len(packed)) + packed)
-    await worker.stdin.drain()
-    (size,) = struct.unpack("<I", await worker.stdout.readexactly(4))
-    return msgpack.unpackb(await worker.stdout.readexactly(size))
-
-
-async def end(worker: asyncio.subprocess.Process | None) -> None:
-    """Kill and reap; the place in the pool becomes empty."""
-    if worker is not None and worker.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            worker.kill()
-        await worker.wait()
+        """Kill all processes; groups that still wait are given back."""
+        for server in self.servers:
+            server.cancel()
+        await asyncio.gather(*self.servers, return_exceptions=True)
+        for place in self.places:
+            if place.process:
+                await place.process.kill()
+        for job in self.waiting:
+            job.fail(Transient(f"the rules are closing; group {job.group} is given back; nothing is to mend"))
+        self.servers, self.places = [], []
+        self.waiting.clear()
