@@ -85,13 +85,9 @@ class RedisBroker:
         return books_of(await self.connection.direct("books"))
 
     async def beat(self, name: str, facts: Mapping[str, str | int | float]) -> None:
-        seconds, micros = cast(
-            "tuple[int, int]",
-            await self.connection.ask("reading the clock", cast("Awaitable[Any]", self.client.time())),
-        )
-        report = json.dumps({**facts, "at": seconds + micros / 1e6})
-        call = self.client.hset(self.keys.prefix + "beats", name, report)
-        await self.connection.ask("reporting", call)
+        clock = cast("Awaitable[tuple[int, int]]", self.client.time())
+        seconds, micros = await self.connection.ask("reading the clock", clock)
+        await self.connection.direct("note", "set", "beats", name, json.dumps({**facts, "at": seconds + micros / 1e6}))
 
     async def beats(self) -> dict[str, dict[str, Any]]:
         pipe = self.client.pipeline(transaction=False)
@@ -137,10 +133,10 @@ class RedisBroker:
     # Work
 
     async def enlist(self, slot: str) -> str:
-        call = self.client.hincrby(self.keys.prefix + "starts", slot, 1)
-        return f"{slot}.{await self.connection.ask('enlisting', call)}"
+        return f"{slot}.{(await self.connection.direct('note', 'count', 'starts', slot))[1]}"
 
     async def inherit(self, stream: str, reader: str, slot: str) -> list[Delivery]:
+        await self.connection.verb("check")
         key, role = self.keys.stream(stream), ROLE[stream]
         consumers = await self.connection.ask(
             "listing readers", cast("Awaitable[Any]", self.client.xinfo_consumers(key, role))
@@ -174,10 +170,16 @@ class RedisBroker:
         )
 
     async def adopt(self, stream: str, reader: str, *, idle_s: float, count: int) -> list[Delivery]:
-        idle_ms = int(idle_s * 1000)
-        return await self._entries(
-            stream, lambda pipe, key: pipe.xautoclaim(key, ROLE[stream], reader, idle_ms, "0-0", count=count)
+        await self.connection.verb("check")
+        key, role, idle_ms = self.keys.stream(stream), ROLE[stream], int(idle_s * 1000)
+        pending = await self.connection.ask(
+            f"looking for idle entries of {stream}", self.client.xpending_range(key, role, "-", "+", 1_000_000, idle=idle_ms or None)
         )
+        idle = [item["message_id"] for item in pending if text(item["consumer"]) != reader][:count]
+        if not idle:
+            return []
+        claim = self.client.xclaim(key, role, reader, idle_ms, cast("Any", idle))
+        return deliveries_of(stream, [[b"", await self.connection.ask(f"adopting from {stream}", claim)]])
 
     async def _entries(self, stream: str, call: Callable[[Any, str], object]) -> list[Delivery]:
         """One reading command, behind a check that the run is still the one we entered."""
@@ -189,8 +191,7 @@ class RedisBroker:
             if isinstance(answer, Exception):
                 raise sort_error(answer, f"reading {stream}") from answer
         raise_refusal(f"reading {stream}", checked)
-        claimed = reply and not isinstance(reply[0], list)
-        return deliveries_of(stream, [[b"", reply[1]]] if claimed else reply)
+        return deliveries_of(stream, reply)
 
     async def renew(self, reader: str, deliveries: Sequence[Delivery]) -> None:
         by_stream: dict[str, list[str]] = {}
@@ -252,8 +253,7 @@ class RedisBroker:
         return live if live and live.version > after else None
 
     async def serving(self, holder: str, version: int, epoch: int) -> None:
-        call = self.client.hset(self.keys.prefix + "serving", holder, f"{version} {epoch}")
-        await self.connection.ask("reporting the served version", call)
+        await self.connection.direct("note", "set", "serving", holder, f"{version} {epoch}")
 
 
 def packed_group(group: Group) -> list[Arg]:
@@ -288,9 +288,9 @@ def settlement_call(reader: str, delivery: Delivery, outcome: Outcome) -> tuple[
         return "retire", [*head, outcome.reason, "", *tally]
     if isinstance(outcome, Bury):
         fields = entry_args(entry)
-        return "bury", [*head, reader, outcome.reason, len(fields), *fields]
+        return "bury", [*head, reader, outcome.reason, "", len(fields), *fields]
     if isinstance(outcome, Recycle):
-        fields = entry_args(entries.recycled(entry, floor=0, last_version=0, size=entry.bytes))
+        fields = entry_args(entries.recycled(entry, floor=0, last_version=0, size=0))
         return "release", [*head, reader, "recycle", "", len(fields), *fields]
     fields = entry_args(entries.released(entry, failed=outcome.failed))
     return "release", [*head, reader, "stage", "", len(fields), *fields]

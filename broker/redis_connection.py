@@ -76,7 +76,7 @@ def script_text(name: str, run: str) -> str:
 
 def sort_error(error: Exception, doing: str) -> TidemillError:
     """Which of our kinds a client error is."""
-    if isinstance(error, NoScriptError) or "NOGROUP" in str(error):
+    if isinstance(error, NoScriptError) or "NOGROUP" in str(error) or "no such key" in str(error):
         return Reset(f"{doing}: the server has forgotten this run ({error}); entering it again")
     if isinstance(error, OutOfMemoryError):
         return Backpressure(
@@ -189,6 +189,9 @@ def describe(part: Any) -> str:
 REFUSALS: dict[str, Callable[[str, list[str]], TidemillError]] = {
     "reset": lambda name, _: Reset(f"{name}: the run was opened anew since we entered it; entering again"),
     "fenced": lambda name, by: Fenced(f"{name}: refused, a trainer with epoch {by[0]} has taken over; this one stops"),
+    "twice": lambda name, group: Broken(
+        f"{name}: group {group[0]} is open already, nothing was admitted; stopping; the prompt source gives two prompts one id"
+    ),
     "not_open": lambda name, ids: Broken(
         f"{name}: refused whole, not open any more: {ids[0]}; the step is dropped and the trainer restarts from the "
         f"ledger"

@@ -13,7 +13,7 @@ from typing import Any, cast
 from broker import codec
 from broker.contract import Announcement, Books, LedgerLine, RunState
 from broker.messages import Delivery
-from broker.outcomes import Outcome, Recycle, Release, Retire, Verdict
+from broker.outcomes import Outcome, Release, Verdict
 from broker.redis_broker import RedisBroker, announcement_of, announcement_text, books_of, settlement_call
 from broker.redis_connection import Arg, RedisConnection, text
 
@@ -120,8 +120,8 @@ class RedisTrainer(RedisBroker):
         calls = [settlement_call(reader, delivery, blameless(outcome)) for delivery, outcome in settlements]
         replies = await self.connection.verbs(
             [
-                (name, self._fenced(name, args, outcome))
-                for (name, args), (_, outcome) in zip(calls, settlements, strict=True)
+                (name, self._fenced(name, args))
+                for name, args in calls
             ]
         )
         return [cast("Verdict", text(reply[0])) for reply in replies]
@@ -130,9 +130,9 @@ class RedisTrainer(RedisBroker):
         """A trainer's death is no group's fault: whatever it held goes back as it was."""
         await self.settle(reader, [(delivery, Release(reason="its trainer died")) for delivery in deliveries])
 
-    def _fenced(self, name: str, args: list[Arg], outcome: Outcome) -> list[Arg]:
-        place = {"retire": 4, "release": 5}.get(name)
-        if place is None or not isinstance(outcome, Retire | Release | Recycle):
+    def _fenced(self, name: str, args: list[Arg]) -> list[Arg]:
+        place = {"retire": 4, "release": 5, "bury": 5}.get(name)
+        if place is None:
             return args
         return [*args[:place], self.epoch, *args[place + 1 :]]
 

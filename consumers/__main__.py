@@ -56,6 +56,7 @@ async def reward(folder: Path, name: str, stop: asyncio.Event) -> None:
             meter.stage = "scoring"
             return Consuming(broker, ROLLOUTS, name, handler, rules, meter, stop, archive=archive)
 
+        await rewards.start()
         meter.stage = "waiting for the run to open"
         await consume(stay, broker, stop)
         await rewards.close()

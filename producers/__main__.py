@@ -8,7 +8,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 from broker.consume import Consuming, Rules, consume
 from broker.errors import Misconfigured
@@ -69,7 +71,7 @@ async def rollout(folder: Path, name: str, stop: asyncio.Event) -> None:
     await broker.close()
 
 
-async def together(main, *background) -> None:
+async def together(main: Coroutine[Any, Any, None], *background: Coroutine[Any, Any, None]) -> None:
     """Run `main` to its end beside loops that never end; the first failure ends all."""
     async with asyncio.TaskGroup() as tasks:
         others = [tasks.create_task(one) for one in background]

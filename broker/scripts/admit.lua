@@ -13,18 +13,28 @@ if cursor ~= expected then return { 'done', cursor, 0, live, math.max(room, 0) }
 local n = math.max(0, math.min(groups, room))
 local floor = kind == 'eval' and version or live
 local last = kind == 'eval' and version or string.format('%d', tonumber(live) + tonumber(state('staleness')))
-local at = 8
-for _ = 1, n do
-  local group, entries = ARGV[at], tonumber(ARGV[at + 1])
-  local bodies = tonumber(ARGV[at + 2 + entries])
-  local id = append('prompts', at + 2, entries, floor, last)
-  write_body(group, at + 3 + entries, bodies)
+
+-- An id that is open already: a training group twice is a broken source; an evaluation asked for again skips it.
+local at, starts, entered = 8, {}, 0
+for i = 1, n do
+  if redis.call('HEXISTS', OPEN, ARGV[at]) == 1 then
+    if kind == 'train' then return { 'twice', ARGV[at] } end
+  else
+    starts[#starts + 1] = at
+  end
+  local entries = tonumber(ARGV[at + 1])
+  at = at + 3 + entries + tonumber(ARGV[at + 2 + entries])
+end
+for _, start in ipairs(starts) do
+  local group, entries = ARGV[start], tonumber(ARGV[start + 1])
+  local id = append('prompts', start + 2, entries, floor, last)
+  write_body(group, start + 3 + entries, tonumber(ARGV[start + 2 + entries]))
   point(group, 'prompts', id, { kind = kind, floor = floor, last = last })
-  at = at + 3 + entries + bodies
+  entered = entered + 1
 end
 if n > 0 then
-  count(kind .. '.admitted', n)
-  count(kind .. '.open', n)
+  count(kind .. '.admitted', entered)
+  count(kind .. '.open', entered)
   tick()
   if kind == 'eval' then redis.call('HSET', evaluations, version .. '.admitted', cursor + n)
   else

@@ -12,7 +12,8 @@ if tonumber(state('version')) + 1 ~= tonumber(version) or state('version_epoch')
 end
 local gone = {}
 for i = 12, #ARGV, 2 do
-  if not live_line(ARGV[i], 'scored', ARGV[i + 1]) then gone[#gone + 1] = ARGV[i] end
+  local line = live_line(ARGV[i], 'scored', ARGV[i + 1])
+  if not line or line.kind ~= 'train' then gone[#gone + 1] = ARGV[i] end
 end
 if #gone > 0 then return { 'not_open', gone } end
 

@@ -34,7 +34,7 @@ for stream, role in pairs(ROLE) do
   if made.err and not made.err:find('BUSYGROUP') then return redis.error_reply(made.err) end
 end
 redis.call('HSET', RUN, 'server', ARGV[4], 'cap', ARGV[5], 'groups', ARGV[6], 'staleness', ARGV[7], 'eval_cap', ARGV[8],
-  'incarnation', string.format('%d', math.max(tonumber(state('incarnation') == '' and '0' or state('incarnation')), 1000000 * ARGV[3]) + 1))
+  'incarnation', string.format('%d', math.max(tonumber(state('incarnation') == '' and '0' or state('incarnation')), tonumber(INC == '' and '0' or INC), 1000000 * ARGV[3]) + 1))
 redis.call('HDEL', RUN, 'finished')
 tick()
 return { 'done' }

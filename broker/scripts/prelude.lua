@@ -37,11 +37,12 @@ local function owned(stream, id, reader)
 end
 
 -- Fields of one entry, ARGV[first] .. ARGV[first + n - 1]; an entry has a dozen, so unpack is safe.
-local function append(stream, first, n, floor, last)
+local function append(stream, first, n, floor, last, size)
   local fields = {}
   for i = first, first + n - 1 do fields[#fields + 1] = ARGV[i] end
   fields[#fields + 1] = 'floor'; fields[#fields + 1] = floor
   fields[#fields + 1] = 'last_version'; fields[#fields + 1] = last
+  if size then fields[#fields + 1] = 'bytes'; fields[#fields + 1] = size end
   return redis.call('XADD', P .. stream, '*', unpack(fields))
 end
 

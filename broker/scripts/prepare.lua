@@ -3,7 +3,8 @@
 if ARGV[3] ~= state('epoch') then return { 'fenced', state('epoch') } end
 local gone = {}
 for i = 4, #ARGV, 2 do
-  if not live_line(ARGV[i], 'scored', ARGV[i + 1]) then gone[#gone + 1] = ARGV[i] end
+  local line = live_line(ARGV[i], 'scored', ARGV[i + 1])
+  if not line or line.kind ~= 'train' then gone[#gone + 1] = ARGV[i] end
 end
 if #gone > 0 then return { 'not_open', gone } end
 return { 'done', state('tick'), state('cursor'), state('cursor_value'), state('exhausted'), flat(OPEN), flat(COUNTS) }

@@ -5,7 +5,7 @@ if epoch ~= '' and epoch ~= state('epoch') then return { 'fenced', state('epoch'
 local line = live_line(group, stream, id)
 if not line then return { 'superseded' } end
 if not owned(stream, id, reader) then return { 'not_owner' } end
-local to = stream
+local to, size = stream, nil
 if form == 'recycle' then
   to = 'prompts'
   if line.kind == 'train' then
@@ -15,10 +15,14 @@ if form == 'recycle' then
   local body = P .. 'group:' .. group
   for _, field in ipairs(redis.call('HKEYS', body)) do
     if field:match('^r%d+%.') or field:match('^actions:') or field:match('^offsets:') or field:match('^logprobs:')
-      or field:match('^mask:') or field:match('^spans:') or field:match('^rewards:') then redis.call('HDEL', body, field) end
+      or field:match('^mask:') or field:match('^spans:') or field:match('^rewards:') or field:match('^part%.') then
+      redis.call('HDEL', body, field)
+    end
   end
+  size = 0
+  for _, part in ipairs(flat(body)) do size = size + #part end
 end
-local new = append(to, 10, entries, line.floor, line.last)
+local new = append(to, 10, entries, line.floor, line.last, size)
 point(group, to, new, line)
 settle(stream, id)
 tick()

@@ -4,8 +4,10 @@ local group, stream, id, reason, epoch = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARG
 if epoch ~= '' and epoch ~= state('epoch') then return { 'fenced', state('epoch') } end
 local line = live_line(group, stream, id)
 if not line then return { 'superseded' } end
-for i = 8, #ARGV, 2 do
-  redis.call('HINCRBYFLOAT', P .. 'evaluations', line.floor .. '.' .. ARGV[i], ARGV[i + 1])
+if line.kind == 'eval' then
+  for i = 8, #ARGV, 2 do
+    redis.call('HINCRBYFLOAT', P .. 'evaluations', line.floor .. '.' .. ARGV[i], ARGV[i + 1])
+  end
 end
 settle(stream, id)
 close(group, line)
