@@ -85,8 +85,7 @@ class RedisBroker:
         return books_of(await self.connection.direct("books"))
 
     async def beat(self, name: str, facts: Mapping[str, str | int | float]) -> None:
-        clock = cast("Awaitable[tuple[int, int]]", self.client.time())
-        seconds, micros = await self.connection.ask("reading the clock", clock)
+        seconds, micros = await self.connection.ask("reading the clock", self.client.time())
         await self.connection.direct("note", "set", "beats", name, json.dumps({**facts, "at": seconds + micros / 1e6}))
 
     async def beats(self) -> dict[str, dict[str, Any]]:
@@ -173,7 +172,8 @@ class RedisBroker:
         await self.connection.verb("check")
         key, role, idle_ms = self.keys.stream(stream), ROLE[stream], int(idle_s * 1000)
         pending = await self.connection.ask(
-            f"looking for idle entries of {stream}", self.client.xpending_range(key, role, "-", "+", 1_000_000, idle=idle_ms or None)
+            f"looking for idle entries of {stream}",
+            self.client.xpending_range(key, role, "-", "+", 1_000_000, idle=idle_ms or None),
         )
         idle = [item["message_id"] for item in pending if text(item["consumer"]) != reader][:count]
         if not idle:

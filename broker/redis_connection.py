@@ -190,7 +190,8 @@ REFUSALS: dict[str, Callable[[str, list[str]], TidemillError]] = {
     "reset": lambda name, _: Reset(f"{name}: the run was opened anew since we entered it; entering again"),
     "fenced": lambda name, by: Fenced(f"{name}: refused, a trainer with epoch {by[0]} has taken over; this one stops"),
     "twice": lambda name, group: Broken(
-        f"{name}: group {group[0]} is open already, nothing was admitted; stopping; the prompt source gives two prompts one id"
+        f"{name}: group {group[0]} is open already, nothing was admitted; stopping; the prompt source gives two "
+        f"prompts one id"
     ),
     "not_open": lambda name, ids: Broken(
         f"{name}: refused whole, not open any more: {ids[0]}; the step is dropped and the trainer restarts from the "

@@ -118,12 +118,7 @@ class RedisTrainer(RedisBroker):
     async def settle(self, reader: str, settlements: Sequence[tuple[Delivery, Outcome]]) -> list[Verdict]:
         """As every reader's, but fenced by the epoch."""
         calls = [settlement_call(reader, delivery, blameless(outcome)) for delivery, outcome in settlements]
-        replies = await self.connection.verbs(
-            [
-                (name, self._fenced(name, args))
-                for name, args in calls
-            ]
-        )
+        replies = await self.connection.verbs([(name, self._fenced(name, args)) for name, args in calls])
         return [cast("Verdict", text(reply[0])) for reply in replies]
 
     async def blame(self, reader: str, deliveries: Sequence[Delivery], *, max_attempts: int) -> None:

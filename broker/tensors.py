@@ -76,7 +76,9 @@ def find(fields: Mapping[bytes, bytes], name: str) -> bytes:
 
 
 def split(field: bytes, name: str, dtypes: tuple[str, ...]) -> tuple[str, tuple[int, ...]]:
-    """Dtype code and shape out of a field's name. Raises Poison for a code that is not allowed and a shape that is none."""
+    """Dtype code and shape out of a field's name. Raises Poison for a code that is not allowed and a shape that is
+    none.
+    """
     code, _, suffix = field.decode()[len(name) + 1 :].partition(":")
     sizes = suffix.split("x") if suffix else []
     if code not in dtypes:

@@ -21,8 +21,9 @@ CONTEXT = 256
 """Longest prompt and answer together, in characters."""
 
 SPREAD = 0.08
-"""Deviation of the initial weights, about 1/√hidden. With the usual 0.02 a small model sits on a plateau of a length that
-depends on the seed: it learnt the carries of an addition after 180 steps or not within 600, with this in 190 to 210."""
+"""Deviation of the initial weights, about 1/√hidden. With the usual 0.02 a small model sits on a plateau of a length
+that depends on the seed: it learnt the carries of an addition after 180 steps or not within 600, with this in 190 to
+210."""
 
 
 def build(folder: Path, *, dtype: str, seed: int) -> None:

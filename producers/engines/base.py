@@ -1,7 +1,7 @@
 """What a rollout engine promises.
 
-For: the seam between the rollout producer and whatever samples (torch, vLLM, a script). Not for: choosing one (`choice`),
-streams, or when to change weights (`weight_follower`). Every registered engine passes `tests/contract`.
+For: the seam between the rollout producer and whatever samples (torch, vLLM, a script). Not for: choosing one
+(`choice`), streams, or when to change weights (`weight_follower`). Every registered engine passes `tests/contract`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class EngineCore(Protocol):
     def add(self, group: Group) -> None:
         """Take a group; its siblings start at the next step that has room.
 
-        Raises Poison when the group can never be sampled (context plus max_actions over the model's length), with the numbers.
+        Raises Poison when the group can never be sampled (context plus max_actions over the model's length), with the
+        numbers.
         """
         ...
 
@@ -51,7 +52,8 @@ class EngineCore(Protocol):
     def load(self, folder: Path, version: int) -> None:
         """Serve the tensors in `folder/model.safetensors` from the next step on.
 
-        Rows in flight go on with the new weights over a recomputed cache; their later actions carry the new version in `spans`.
+        Rows in flight go on with the new weights over a recomputed cache; their later actions carry the new version in
+        `spans`.
         """
         ...
 

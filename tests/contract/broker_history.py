@@ -247,11 +247,11 @@ class History:
         return f"worker {index} enters", lambda cast: enter(cast.workers[index])
 
     async def upheaval(self) -> tuple[str, Act]:
-        drawn = self.random.choice("trainer opening save save restore flush finish".split())
+        drawn = self.random.choice(["trainer", "opening", "save", "save", "restore", "flush", "finish"])
         if drawn == "trainer" or not self.lead.trainers:
             return "a new trainer", self.new_trainer(opens=self.random.random() < 0.5)
         if drawn == "opening":
-            return "another opening", lambda cast: opened(cast)
+            return "another opening", opened
         if drawn == "finish":
             return "finish", lambda cast: cast.trainer.finish("drawn")
         if drawn == "save" or not self.lead.saved:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -107,7 +107,7 @@ class RedisWorld:
 
 
 @asynccontextmanager
-async def redis_world(folder: Path) -> AsyncIterator[RedisWorld]:
+async def redis_world(folder: Path) -> AsyncGenerator[RedisWorld]:
     world = RedisWorld(folder)
     try:
         yield world

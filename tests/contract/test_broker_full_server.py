@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,13 +34,13 @@ pytestmark = pytest.mark.asyncio
 
 
 @pytest_asyncio.fixture
-async def world(redis_folder: Path) -> AsyncIterator[RedisWorld]:
+async def world(redis_folder: Path) -> AsyncGenerator[RedisWorld]:
     async with redis_world(redis_folder) as on_redis:
         yield on_redis
 
 
 @contextmanager
-def full(world: RedisWorld) -> Iterator[None]:
+def full(world: RedisWorld) -> Generator[None]:
     """As if every byte the server may use were taken."""
     with redis.Redis.from_url(embedded_server.address(world.folder)) as client:
         limit = client.config_get("maxmemory")["maxmemory"]

@@ -368,7 +368,7 @@ def test_a_reward_part_of_another_length_is_refused_before_it_travels() -> None:
 
 def test_meta_that_is_not_plain_is_refused_before_it_travels() -> None:
     prompt = Prompt(text="", actions=np.zeros(0, np.int32), size=1, seed=0, meta={"file": object()})
-    with pytest.raises(Poison, match="plain|text, numbers"):
+    with pytest.raises(Poison, match=r"plain|text, numbers"):
         encode_prompt(Group(id="a", kind="train", prompt=prompt))
 
 

@@ -1,0 +1,58 @@
+"""Engines by name; a dotted path `module:factory` is accepted wherever a name is.
+
+For: building the engine a run asks for. Not for: which one `auto` means (`choice`), or any engine's own work.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from broker.errors import Misconfigured
+
+if TYPE_CHECKING:
+    from producers.engines.base import Engine
+    from producers.settings import RolloutSection
+
+log = structlog.get_logger()
+
+ENGINES = {
+    "torch": "producers.engines.torch:make",
+    "vllm": "producers.engines.vllm:make",
+    "scripted": "producers.engines.scripted:make",
+}
+"""Name → factory `make(model_folder, settings, *, seed)` of an `EngineCore` or an `Engine`."""
+
+
+def create(name: str, model_folder: Path, settings: RolloutSection, *, seed: int) -> Engine:
+    """The engine of these settings; a core gets its thread. Raises Misconfigured for a name that leads nowhere."""
+    from producers.engines.stepped import SteppedEngine
+
+    made: Any = factory(chosen(name, model_folder))(model_folder=model_folder, settings=settings, seed=seed)
+    return SteppedEngine(made) if hasattr(made, "step") else made
+
+
+def chosen(name: str, model_folder: Path) -> str:
+    """What `auto` means for this model on this machine; any other name is itself."""
+    if name != "auto":
+        return name
+    from producers.engines.choice import choose
+    from producers.engines.surroundings import look
+
+    choice = choose(look(model_folder))
+    log.info("engine", engine=choice.engine, reason=choice.reason)
+    return choice.engine
+
+
+def factory(name: str) -> Any:
+    module, _, attribute = ENGINES.get(name, name).partition(":")
+    try:
+        return getattr(import_module(module), attribute or "make")
+    except (ImportError, AttributeError, ValueError) as error:
+        raise Misconfigured(
+            f'[rollout] engine = "{name}": {error}; nothing was started; '
+            f"known: auto, {', '.join(ENGINES)}, or module:factory"
+        ) from error
