@@ -82,7 +82,7 @@ class Model:
             with safe_open(path, framework="pt") as file:
                 shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118  no dict
                 targets = wanted(self.module.state_dict(), shapes, path)
-                for name, parameter in names.items():
+                for name, parameter in targets.items():
                     parameter.copy_(file.get_tensor(name))
             renew(self.forward.products)
         except (FileNotFoundError, SafetensorError) as error:
