@@ -2,7 +2,9 @@
 
 For: off-policy correction, pure given tensors. Not for: the loss (`algorithms`). With C a cap:
 
-    token       tis        min(w, C): truncated importance sampling, little variance, some bias
+    token       clip       1: the behaviour policy takes the proximal one's place in the algorithm, whose ratio is then
+                           w itself and whose clip is a trust region around what sampled; min(1, C/w) above C
+                tis        min(w, C): truncated importance sampling, little variance, some bias
                 mis        w inside [1/C, C], else the action is dropped, also from the denominator
                 icepop     w inside [1/C, C], else 0; the denominator stays
     sequence    geometric  a rollout whose exp(mean log w) is outside [1/C, C] gets weight 0 as a whole
@@ -10,9 +12,10 @@ For: off-policy correction, pure given tensors. Not for: the loss (`algorithms`)
 The geometric mean does not depend on a rollout's length, as the product would. Log-ratios are held within ±20 before
 exp.
 
-Sources: Hilton et al. 2021, arXiv 2110.00641 (proximal apart from behaviour policy); Ionides 2008 and Yao et al. 2025,
-"Your efficient RL framework secretly brings you off-policy RL training" (truncation); Liu, Li et al. 2025, "When speed
-kills stability" (masking and the geometric filter); Ling team 2025, arXiv 2510.18855 (IcePop).
+Sources: Schulman et al. 2017, arXiv 1707.06347 (clip); Ye et al. 2020, arXiv 1912.09729 (its bound for negative
+advantages); Hilton et al. 2021, arXiv 2110.00641 (proximal apart from behaviour policy); Ionides 2008, "Truncated
+importance sampling", and Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy RL training" (tis);
+Liu, Li et al. 2025, "When speed kills stability" (mis, geometric); Ling team 2025, arXiv 2510.18855 (icepop).
 """
 
 from __future__ import annotations
@@ -50,12 +53,13 @@ def correct(
     counted = mask * (weights > 0) if settings.token == "mis" else mask
     if settings.sequence == "geometric":
         weights = weights * kept_rollouts(gap, mask, rollout, rollouts, settings.sequence_cap).index_select(0, rollout)
+    applied = weights * ratio if settings.token == "clip" else weights
     metrics = {
         "mismatch_k3": float(((ratio - 1 - gap) * mask).sum()),
         "ratio": float((ratio * mask).sum()),
         "masked": float(((weights == 0) * mask).sum()),
-        "weight": float(weights.sum()),
-        "weight_squared": float(weights.square().sum()),
+        "weight": float(applied.sum()),
+        "weight_squared": float(applied.square().sum()),
         "ratio_max": float((ratio * mask).max()) if len(ratio) else 0.0,
     }
     return Corrected(weights=weights, mask=counted, metrics=metrics)
@@ -64,6 +68,8 @@ def correct(
 def token_weights(ratio: Tensor, settings: Correction) -> Tensor:
     """(N,) w → (N,) tamed w."""
     cap = settings.token_cap
+    if settings.token == "clip":
+        return (cap / ratio).clamp(max=1)
     if settings.token == "tis":
         return ratio.clamp(max=cap)
     if settings.token in ("mis", "icepop"):

@@ -33,9 +33,11 @@ class RewardSection(Section):
 class Correction(Section):
     """`[algorithm] correction`: what to do about actions sampled from an older policy (w = proximal/behaviour)."""
 
-    token: Literal["none", "tis", "mis", "icepop"] = "tis"
+    token: Literal["clip", "tis", "mis", "icepop", "none"] = "clip"
+    """`clip` compares with the behaviour policy itself, so that the algorithm's clip bounds how far a stale action
+    pushes; the others weigh an action by w, and the clip bounds only what several optimizer steps per batch add."""
     token_cap: float = Field(default=2.0, gt=1)
-    """C: `tis` uses min(w, C); `mis` drops tokens outside [1/C, C]."""
+    """C: `clip` and `tis` let no ratio count more; `mis` drops and `icepop` silences actions outside [1/C, C]."""
     sequence: Literal["none", "geometric"] = "geometric"
     sequence_cap: float = Field(default=2.0, gt=1)
     """A rollout whose exp(mean log w) lies outside [1/C, C] is masked."""

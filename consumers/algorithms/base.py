@@ -27,7 +27,8 @@ class LossBatch:
     behaviour_logprobs: Tensor
     """(N,) float32, recorded at sampling."""
     proximal_logprobs: Tensor | None
-    """(N,) of the policy when the batch began; None when it is the policy itself (one optimizer step per batch)."""
+    """(N,) what the ratio compares with: the policy when the batch began, or the behaviour policy (`token = "clip"`);
+    None when it is the policy itself (one optimizer step per batch)."""
     reference_logprobs: Tensor | None
     """(N,) of the frozen reference, when the algorithm asks for it."""
     advantages: Tensor

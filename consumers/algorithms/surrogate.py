@@ -6,7 +6,8 @@ For: losses, pure given tensors. Not for: advantages (`credit`) or off-policy we
     J_t = w_t · min(r_t·A, clip(r_t, low, high)·A)      w_t the off-policy weight, outside the clip
     k_t = e^d − d − 1, d = log π_ref − log π            an estimate of KL(π‖π_ref) that is never negative
 
-When each batch takes one optimizer step π_p is π itself: r is 1, its gradient is that of log π, and nothing is clipped.
+With `correction.token = "clip"`, the default, π_p is the behaviour policy. Else, when each batch takes one optimizer
+step, π_p is π itself: r is 1, its gradient is that of log π, and nothing is clipped.
 
 Sources: Schulman et al. 2017, arXiv 1707.06347 (clip); Hilton et al. 2021, arXiv 2110.00641 (w outside the clip);
 Schulman 2020, "Approximating KL divergence" (k3); Zheng et al. 2025, arXiv 2507.18071 (ratios of whole rollouts, token

@@ -79,7 +79,7 @@ class DeepSpeedLearner:
         everyone = rollouts_of(groups, advantages)
         trained = [one for one in everyone if one.advantage != 0 or self.reference is not None]
         steps = [self.passes_of(part) for part in mini_batches(trained, self.settings.optimizer_steps, seed)]
-        if self.settings.optimizer_steps > 1 or self.correction.token == "mis":
+        if self.looks_back:
             for one in (one for step in steps for one in step):
                 one.proximal = self.without_gradient(self.policy, one.rollouts)
         self.set_lr(version)
@@ -89,6 +89,11 @@ class DeepSpeedLearner:
         tally.over(self.gang)
         metrics = tally.metrics(optimizer_steps=self.settings.optimizer_steps)
         return StepResult(metrics=metrics | {"compute_s": time.perf_counter() - started})
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether a pass before the first optimizer step must tell what the policy is then."""
+        return self.correction.token == "mis" or (self.settings.optimizer_steps > 1 and self.correction.token != "clip")
 
     def passes_of(self, rollouts: Sequence[Rollout]) -> list[Pass]:
         """This rank's share of an optimizer step."""
@@ -127,9 +132,10 @@ class DeepSpeedLearner:
         rollout = rollout_of(one, self.policy.device)
         advantages = torch.tensor([each.advantage for each in one.rollouts], dtype=torch.float32, device=rollout.device)
         reference = None if self.reference is None else self.without_gradient(self.reference, one.rollouts)
+        behaviour = self.flat(one, "behaviour")
         batch = LossBatch(
-            behaviour_logprobs=self.flat(one, "behaviour"),
-            proximal_logprobs=one.proximal,
+            behaviour_logprobs=behaviour,
+            proximal_logprobs=behaviour if self.correction.token == "clip" else one.proximal,
             reference_logprobs=reference,
             advantages=advantages.index_select(0, rollout),
             weights=corrected.weights,
