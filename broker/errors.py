@@ -45,6 +45,13 @@ class Broken(TidemillError):
     exit_code = 70
 
 
+class Refused(Broken):
+    """The ledger refused a step whole (its groups are no longer open, or its parent is not the head): the trainer drops
+    the step, leaves, and its next start catches up from the newest checkpoint."""
+
+    exit_code = 75
+
+
 class Reset(TidemillError):
     """The server lost or re-opened the run (restart, FLUSHALL, restore): enter the run again, trust nothing held."""
 

@@ -33,7 +33,7 @@ from redis.exceptions import (
     TimeoutError as RedisTimeoutError,
 )
 
-from broker.errors import Backpressure, Broken, Fenced, Reset, TidemillError, Unavailable
+from broker.errors import Backpressure, Broken, Fenced, Refused, Reset, TidemillError, Unavailable
 from broker.streams import Keys
 
 REFUSED_WHEN_FULL = {"admit", "readmit", "forward_into_rollouts"}
@@ -193,11 +193,11 @@ REFUSALS: dict[str, Callable[[str, list[str]], TidemillError]] = {
         f"{name}: group {group[0]} is open already, nothing was admitted; stopping; the prompt source gives two "
         f"prompts one id"
     ),
-    "not_open": lambda name, ids: Broken(
+    "not_open": lambda name, ids: Refused(
         f"{name}: refused whole, not open any more: {ids[0]}; the step is dropped and the trainer restarts from the "
         f"ledger"
     ),
-    "not_parent": lambda name, head: Broken(
+    "not_parent": lambda name, head: Refused(
         f"{name}: refused, the ledger's head is version {head[0]} of epoch {head[1]}; the trainer restarts from it"
     ),
 }

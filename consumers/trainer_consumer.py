@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from broker.archive import Archive
 from broker.contract import Announcement
-from broker.errors import Backpressure, Broken, Reset, Unavailable
+from broker.errors import Backpressure, Broken, Refused, Reset, Unavailable
 from broker.messages import Delivery, Group
 from broker.outcomes import Recycle, Retire
 from broker.redis_trainer import RedisTrainer
@@ -156,7 +156,7 @@ class Trainer:
         bodies = await self.broker.bodies(deliveries)
         groups = [body for body in bodies if body is not None]
         if len(groups) != len(deliveries):
-            raise Broken(
+            raise Refused(
                 f"{len(deliveries) - len(groups)} of {len(deliveries)} groups of the batch lost their bodies; the "
                 f"trainer restarts from the ledger"
             )
@@ -200,7 +200,7 @@ class Trainer:
         await self.regain()
         same = (self.live.version, self.live.epoch) == (before.version, before.epoch)
         if not same and self.live.version != before.version + 1:
-            raise Broken(
+            raise Refused(
                 f"the run came back at version {self.live.version}, this trainer stands at {before.version}; "
                 "it restarts from the newest checkpoint"
             )
