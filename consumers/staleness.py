@@ -5,7 +5,7 @@ For: the judgement at consumption, pure. Not for: the admission that keeps it fr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -38,9 +38,12 @@ def judge(entry: Entry, version: int, last_version: int, staleness: int, late: L
 class Spread:
     mean: float
     largest: int
+    counts: Mapping[str, int]
+    """Groups by staleness, as text, so that it can be a JSON key."""
 
 
 def spread(entries: Sequence[Entry], version: int) -> Spread:
     """Staleness over a batch."""
     values = [staleness_of(entry, version) for entry in entries]
-    return Spread(mean=sum(values) / len(values), largest=max(values))
+    counts = {str(value): values.count(value) for value in sorted(set(values))}
+    return Spread(mean=sum(values) / len(values), largest=max(values), counts=counts)

@@ -40,7 +40,7 @@ class StepRecord:
             "at": time.time(),
             "seconds": wait_s + train_s + publish_s,
             "reward": self.last_reward,
-            "staleness": {"mean": staleness.mean, "max": staleness.largest},
+            "staleness": {"mean": staleness.mean, "max": staleness.largest, "counts": dict(staleness.counts)},
             "groups": len(groups),
             "rollouts": sum(group.prompt.size for group in groups),
             "tokens": sum(group.tokens for group in groups),

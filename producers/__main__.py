@@ -62,7 +62,7 @@ async def rollout(folder: Path, name: str, stop: asyncio.Event) -> None:
                 rules,
                 meter,
                 stop,
-                progress=lambda: meter.tokens + meter.progress,
+                progress=lambda: getattr(engine, "beats", meter.tokens) + meter.progress,
                 may_read=follower.may_read,
             )
 
