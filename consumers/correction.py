@@ -14,8 +14,8 @@ exp.
 
 Sources: Schulman et al. 2017, arXiv 1707.06347 (clip); Ye et al. 2020, arXiv 1912.09729 (its bound for negative
 advantages); Hilton et al. 2021, arXiv 2110.00641 (proximal apart from behaviour policy); Ionides 2008, "Truncated
-importance sampling", and Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy RL training" (tis);
-Liu, Li et al. 2025, "When speed kills stability" (mis, geometric); Ling team 2025, arXiv 2510.18855 (icepop).
+importance sampling", and Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy RL training"
+(tis); Liu, Li et al. 2025, "When speed kills stability" (mis, geometric); Ling team 2025, arXiv 2510.18855 (icepop).
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Corrected:
     mask: Tensor
     """(N,) 1 for actions the denominator counts."""
     metrics: Mapping[str, float]
-    """Sums over masked-in actions: `mismatch_k3` (k3 estimate of KL(behaviour‖proximal)), `ratio`, `masked`, `weight`,
-    `weight_squared`; and `ratio_max`."""
+    """Sums over the policy's own actions: `actions`, `mismatch_k3` (k3 estimate of KL(behaviour‖proximal)), `ratio`,
+    `masked`, `weight`, `weight_squared`; and `ratio_max`."""
 
 
 def correct(
@@ -55,6 +55,7 @@ def correct(
         weights = weights * kept_rollouts(gap, mask, rollout, rollouts, settings.sequence_cap).index_select(0, rollout)
     applied = weights * ratio if settings.token == "clip" else weights
     metrics = {
+        "actions": float(mask.sum()),
         "mismatch_k3": float(((ratio - 1 - gap) * mask).sum()),
         "ratio": float((ratio * mask).sum()),
         "masked": float(((weights == 0) * mask).sum()),
