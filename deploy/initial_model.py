@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from producers.encoding import Encoder
     from producers.prompt_sources.base import SourcePrompt
 
-FORMAT = 2
+FORMAT = 3
 """Raised when a recipe changes (the built-in model, the warm start), so that an older model is not taken for it."""
 
 HELD_OUT = 512

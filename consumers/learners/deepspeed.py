@@ -114,8 +114,7 @@ class DeepSpeedLearner:
             )
             loss = self.algorithm.loss(logprobs, batch)
             self.engine.backward(loss.value * self.gang.size)
-            counts = {"loss": float(loss.value.detach()), "actions": float(batch.mask.sum())}
-            tally.add(counts | dict(corrected.metrics) | dict(loss.metrics))
+            tally.add({"loss": float(loss.value.detach()), **corrected.metrics, **loss.metrics})
         tally.norms.append(zero.finish(self.engine))
 
     def dropped(self, step: Sequence[Pass]) -> float:

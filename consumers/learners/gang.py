@@ -101,13 +101,16 @@ class Gang:
 
 
 class lost_ranks:  # noqa: N801  reads as what it catches
-    """Turns a collective's failure into a Transient that says what happens next."""
+    """Turns a collective's failure into a Transient that says what happens next; other errors pass as they are.
+
+    A death may show in any collective, DeepSpeed's own too: gloo reports it as a plain RuntimeError that names gloo.
+    """
 
     def __enter__(self) -> None:
         return
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, RuntimeError):
+        if isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error)):
             raise Transient(
                 f"a rank was lost or too slow ({error}); this process leaves, and all ranks start again"
             ) from error

@@ -20,6 +20,7 @@ from broker.messages import Actions, Group
 from broker.settings import ModelSection
 from consumers.learners.base import Learner, StepResult
 from consumers.learners.deepspeed import DeepSpeedLearner, of_rank
+from consumers.learners.gang import lost_ranks
 from consumers.settings import AlgorithmSection, TrainSection
 
 log = structlog.get_logger()
@@ -41,33 +42,40 @@ class Leader:
             version=version,
             seed=seed,
         )
-        return self.own.step(groups, advantages, version=version, seed=seed)
+        with lost_ranks():
+            return self.own.step(groups, advantages, version=version, seed=seed)
 
     def logprobs(self, contexts: Sequence[Actions], continuations: Sequence[Actions]) -> list[NDArray[np.float32]]:
         self.tell(
             "logprobs", contexts=[packed(one) for one in contexts], continuations=[packed(one) for one in continuations]
         )
-        return self.own.logprobs(contexts, continuations)
+        with lost_ranks():
+            return self.own.logprobs(contexts, continuations)
 
     def export(self, folder: Path) -> None:
         self.tell("export", folder=str(folder))
-        self.own.export(folder)
+        with lost_ranks():
+            self.own.export(folder)
 
     def save(self, folder: Path) -> None:
         self.tell("save", folder=str(folder))
-        self.own.save(folder)
+        with lost_ranks():
+            self.own.save(folder)
 
     def load(self, folder: Path) -> None:
         self.tell("load", folder=str(folder))
-        self.own.load(folder)
+        with lost_ranks():
+            self.own.load(folder)
 
     def load_weights(self, folder: Path) -> None:
         self.tell("load_weights", folder=str(folder))
-        self.own.load_weights(folder)
+        with lost_ranks():
+            self.own.load_weights(folder)
 
     def save_pretrained(self, folder: Path) -> None:
         self.tell("save_pretrained", folder=str(folder))
-        self.own.save_pretrained(folder)
+        with lost_ranks():
+            self.own.save_pretrained(folder)
 
     def close(self) -> None:
         self.tell("close")
@@ -93,7 +101,8 @@ def serve_rank(
     log.info("took my place", rank=rank, ranks=settings.ranks)
     while True:
         call = learner.gang.next_call()
-        obey(learner, call)
+        with lost_ranks():
+            obey(learner, call)
         if call["do"] == "close":
             return
 

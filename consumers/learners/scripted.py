@@ -41,6 +41,7 @@ class ScriptedLearner:
         return [scripted_logprobs(one, self.weights) for one in continuations]
 
     def save(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         self.export(folder)
 
     def load(self, folder: Path) -> None:

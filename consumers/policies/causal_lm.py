@@ -72,7 +72,8 @@ class ContinuationLogprobs(nn.Module):
         batch = Columns(*tensors)
         rows, width, longest = len(batch.context_of), batch.contexts.shape[1], batch.continuations.shape[1]
         shared = batch.contexts.numel() + rows * (longest - 1)
-        if self.can_share and shared < WORTH_SHARING * rows * (width + longest - 1):
+        worth_it = shared < WORTH_SHARING * rows * (width + longest - 1)
+        if self.can_share and worth_it and not partitioned(self.model):
             return self.in_two_passes(batch)
         return chosen(*self.in_one_pass(batch))
 
@@ -130,6 +131,9 @@ class CausalLm:
             with_adapters(self.model, lora, seed=seed)
         self.model.to(self.device).eval()
         self.module = ContinuationLogprobs(self.model)
+        trained = [(name, each) for name, each in self.module.named_parameters() if each.requires_grad]
+        self.shapes = {name: each.shape for name, each in trained}
+        """Kept apart: ZeRO 3 leaves empty parameters here."""
 
     @property
     def quadratic(self) -> float:
@@ -160,14 +164,13 @@ class CausalLm:
         Raises Broken when the folder holds other tensors.
         """
         found = load_file(folder / (ADAPTERS if self.lora else TENSORS))
-        own = {name: parameter.shape for name, parameter in self.module.named_parameters() if parameter.requires_grad}
-        renamed = {f"model.{name}": tensor for name, tensor in found.items() if f"model.{name}" in own}
-        if missing := [name for name in own if name not in renamed or renamed[name].shape != own[name]]:
+        own = {f"model.{name}": tensor for name, tensor in found.items() if f"model.{name}" in self.shapes}
+        if missing := [name for name, shape in self.shapes.items() if name not in own or own[name].shape != shape]:
             raise Broken(
-                f"{folder} holds no {missing[0]} of shape {list(own[missing[0]])} ({len(missing)} in all); "
+                f"{folder} holds no {missing[0]} of shape {list(self.shapes[missing[0]])} ({len(missing)} in all); "
                 "stopping; it was written for another model"
             )
-        return renamed
+        return own
 
     def save_pretrained(self, folder: Path, tensors: Mapping[str, Tensor] | None = None) -> None:
         """The initial folder again (config, tokenizer, chat template), with the weights as they are now."""
@@ -206,6 +209,11 @@ def padded(sequences: Sequence[Actions], *, left: bool) -> NDArray[np.int64]:
     for row, each in zip(ids, sequences, strict=True):
         row[width - len(each) if left else 0 :][: len(each)] = each
     return ids
+
+
+def partitioned(model: nn.Module) -> bool:
+    """Whether ZeRO 3 has cut the weights up: ranks gather them together, so all must call every layer equally often."""
+    return any(hasattr(parameter, "ds_id") for parameter in model.parameters())
 
 
 def joined(batch: Columns) -> tuple[Tensor, Tensor]:

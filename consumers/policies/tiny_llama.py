@@ -20,7 +20,7 @@ VOCABULARY = (PADDING, BEGIN, END, *CHARACTERS, UNKNOWN)
 CONTEXT = 256
 """Longest prompt and answer together, in characters."""
 
-SPREAD = 0.04
+SPREAD = 0.03
 """Deviation of the initial weights. With the usual 0.02 some seeds wait long for the moment in which the carries of an
 addition are found, or for ever; with 0.08 all find them, but then reinforcement moves such weights too slowly."""
 
