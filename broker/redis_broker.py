@@ -9,22 +9,30 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self, cast
 
 from redis.exceptions import OutOfMemoryError
 
 from broker import codec, entries
-from broker.contract import Admission, Announcement, Books, Evaluation, OpenGroup, RunState
+from broker.contract import Admission, Announcement, Books, Evaluation, RunState
 from broker.errors import Unavailable
-from broker.messages import Delivery, Entry, Group, Kind
-from broker.outcomes import Bury, Forward, Outcome, Recycle, Release, Retire, Verdict
+from broker.messages import Delivery, Group, Kind
+from broker.outcomes import Bury, Outcome, Verdict
 from broker.redis_connection import Arg, RedisConnection, raise_refusal, sort_error, text
-from broker.streams import NEXT, ROLE, WORK_STREAMS
-
-SCRIPT_SETS = (b"floor", b"last_version")
-"""Entry fields the scripts write, because only they know the live version."""
+from broker.redis_forms import (
+    announcement_of,
+    blamed,
+    books_of,
+    deliveries_of,
+    evaluations_of,
+    packed_group,
+    run_state,
+    settlement_call,
+    why_closed,
+)
+from broker.streams import ROLE, WORK_STREAMS
 
 
 class RedisBroker:
@@ -254,128 +262,3 @@ class RedisBroker:
 
     async def serving(self, holder: str, version: int, epoch: int) -> None:
         await self.connection.direct("note", "set", "serving", holder, f"{version} {epoch}")
-
-
-def packed_group(group: Group) -> list[Arg]:
-    """id, entry values, entry …, body values, body … as the scripts read them."""
-    entry = Entry(
-        group=group.id, kind=group.kind, task=group.prompt.task, size=group.prompt.size, floor=0, last_version=0
-    )
-    body = codec.encode_prompt(group)
-    fields = entry_args(replace(entry, bytes=codec.size_of(body)))
-    return [group.id, len(fields), *fields, 2 * len(body), *flat(body.items())]
-
-
-def entry_args(entry: Entry) -> list[Arg]:
-    return flat((name, value) for name, value in codec.encode_entry(entry).items() if name not in SCRIPT_SETS)
-
-
-def flat(pairs: Iterable[tuple[bytes, bytes]]) -> list[Arg]:
-    return [part for pair in pairs for part in pair]
-
-
-def settlement_call(reader: str, delivery: Delivery, outcome: Outcome) -> tuple[str, list[Arg]]:
-    """Which script settles this outcome, and its arguments."""
-    stream, entry = delivery.stream, delivery.entry
-    head: list[Arg] = [entry.group, stream, delivery.entry_id]
-    if isinstance(outcome, Forward):
-        part = codec.encode_added(stream, outcome.group)
-        fields = entry_args(entries.forwarded(entry, outcome.group, added=codec.size_of(part)))
-        name = "forward_into_rollouts" if NEXT[stream] == "rollouts" else "forward"
-        return name, [*head, NEXT[stream], len(fields), *fields, 2 * len(part), *flat(part.items())]
-    if isinstance(outcome, Retire):
-        tally = [part for name, number in outcome.tally.items() for part in (name, number)]
-        return "retire", [*head, outcome.reason, "", *tally]
-    if isinstance(outcome, Bury):
-        fields = entry_args(entry)
-        return "bury", [*head, reader, outcome.reason, "", len(fields), *fields]
-    if isinstance(outcome, Recycle):
-        fields = entry_args(entries.recycled(entry, floor=0, last_version=0, size=0))
-        return "release", [*head, reader, "recycle", "", len(fields), *fields]
-    fields = entry_args(entries.released(entry, failed=outcome.failed))
-    return "release", [*head, reader, "stage", "", len(fields), *fields]
-
-
-def blamed(entry: Entry, alone: bool, max_attempts: int) -> Bury | Release:
-    """What a reader's death means for a group it held: only a group that was alone in hand is to blame."""
-    if alone and entry.attempt + 1 >= max_attempts:
-        return Bury(reason=f"its reader died {entry.attempt + 1} times with only this group in hand")
-    return Release(reason="its reader died", failed=alone)
-
-
-def run_state(raw: Mapping[str, str], server: str) -> RunState:
-    exists = "incarnation" in raw
-    return RunState(
-        exists=exists,
-        incarnation=int(raw.get("incarnation", 0)),
-        epoch=int(raw.get("epoch", 0)),
-        tick=int(raw.get("tick", 0)),
-        same_server=raw.get("server") == server,
-        live=announcement_of(raw["announcement"]) if exists else None,
-        cap=int(raw.get("cap", 0)),
-        eval_cap=int(raw.get("eval_cap", 0)),
-        finished=raw.get("finished", ""),
-        groups=int(raw.get("groups", 0)),
-        staleness=int(raw.get("staleness", 0)),
-    )
-
-
-def why_closed(state: RunState) -> str:
-    if not state.exists:
-        return "no trainer has opened it yet"
-    return "the server was restarted and no trainer has compared its ledger with the store yet"
-
-
-def books_of(reply: Sequence[Any]) -> Books:
-    _, tick, cursor, cursor_value, exhausted, lines, counts = reply
-    return Books(
-        tick=int(tick or 0),
-        cursor=int(cursor or 0),
-        cursor_value=text(cursor_value),
-        exhausted=text(exhausted) == "1",
-        open={text(lines[i]): open_group(text(lines[i + 1])) for i in range(0, len(lines), 2)},
-        counts={text(counts[i]): int(counts[i + 1]) for i in range(0, len(counts), 2)},
-    )
-
-
-def open_group(line: str) -> OpenGroup:
-    stream, entry_id, kind, floor, last = line.split(" ")
-    gone = stream == "-"
-    return OpenGroup(
-        stream="" if gone else stream,
-        entry_id="" if gone else entry_id,
-        kind=cast("Kind", kind),
-        floor=int(floor),
-        last_version=int(last),
-    )
-
-
-def announcement_of(raw: Any) -> Announcement:
-    return Announcement(**json.loads(text(raw)))
-
-
-def announcement_text(announcement: Announcement) -> str:
-    return json.dumps(asdict(announcement))
-
-
-def evaluations_of(raw: Mapping[str, str]) -> list[Evaluation]:
-    tallies: dict[int, dict[str, float]] = {}
-    for name, value in raw.items():
-        version, what = name.split(".", 1)
-        tallies.setdefault(int(version), {})[what] = float(value)
-    return [
-        Evaluation(
-            version=version, wanted=int(tally.pop("wanted", 0)), admitted=int(tally.pop("admitted", 0)), tally=tally
-        )
-        for version, tally in sorted(tallies.items())
-    ]
-
-
-def deliveries_of(stream: str, reply: Any) -> list[Delivery]:
-    """Entries of a read; one that was settled meanwhile comes without fields and is left out."""
-    return [
-        Delivery(stream=stream, entry_id=text(entry_id), entry=codec.decode_entry(fields))
-        for _, read in reply or []
-        for entry_id, fields in read
-        if fields
-    ]

@@ -14,14 +14,15 @@ from broker import codec
 from broker.contract import Announcement, Books, LedgerLine, RunState
 from broker.messages import Delivery
 from broker.outcomes import Outcome, Release, Verdict
-from broker.redis_broker import RedisBroker, announcement_of, announcement_text, books_of, settlement_call
+from broker.redis_broker import RedisBroker
 from broker.redis_connection import Arg, RedisConnection, text
+from broker.redis_forms import announcement_of, announcement_text, books_of, settlement_call
 
 SCORED = "scored"
 
 
 class RedisTrainer(RedisBroker):
-    """See `broker.contract.TrainerBroker`."""
+    """See `broker.trainer_contract.TrainerBroker`."""
 
     def __init__(self, connection: RedisConnection) -> None:
         super().__init__(connection)

@@ -5,20 +5,45 @@ For: `python -m producers …` and `python -m consumers …`. Not for: spawning 
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import os
 import signal
+import sys
 import traceback
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from pathlib import Path
 
 import structlog
 
 from broker.contract import RunBroker
-from broker.errors import TidemillError
-from broker.telemetry import Meter
+from broker.errors import Misconfigured, TidemillError
+from broker.settings import run_folder_settings
+from broker.telemetry import Meter, configure
 
 log = structlog.get_logger()
+
+
+Role = Callable[[Path, str, asyncio.Event], Awaitable[object]]
+"""(run folder, name of the process, stop) → runs until the run is over or stop is set."""
+
+
+def command(package: str, roles: Mapping[str, Role], arguments: list[str] | None = None) -> int:
+    """The command line `python -m PACKAGE ROLE --run DIR [--name NAME]`; answers the exit code."""
+    parser = argparse.ArgumentParser(prog=f"python -m {package}")
+    parser.add_argument("role", choices=sorted(roles))
+    parser.add_argument("--run", type=Path, required=True, help="run folder")
+    parser.add_argument("--name", default="", help="name of the process; default: the role")
+    options = parser.parse_args(arguments)
+    folder, name = options.run.resolve(), options.name or options.role
+    try:
+        run_folder_settings(folder)
+    except Misconfigured as error:
+        sys.stderr.write(f"Misconfigured: {error}\n")
+        return error.exit_code
+    configure(folder, process=name, role=options.role, run=folder.name)
+    return run_role(lambda stop: roles[options.role](folder, name, stop))
 
 
 def run_role(main: Callable[[asyncio.Event], Awaitable[object]]) -> int:

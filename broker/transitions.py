@@ -182,8 +182,10 @@ def bury(run: RunRecord, caller: Caller, reader: str, delivery: Delivery, reason
     """The group is dead: its entry lies in `dead`, its body stays."""
     if verdict := refusal(run, caller, delivery, reader):
         return run, verdict
-    body = run.bodies.get(delivery.entry.group, {})
-    after = counted(closed(run, [delivery]), {f"{run.open[delivery.entry.group].kind}.buried": 1})
+    body, buried = run.bodies.get(delivery.entry.group, {}), run.open[delivery.entry.group]
+    after = counted(closed(run, [delivery]), {f"{buried.kind}.buried": 1})
+    if buried.kind == "eval":
+        after = wanting_less(after, buried.floor)
     bodies = {**after.bodies, delivery.entry.group: body}
     return replace(after, bodies=bodies, dead=(*run.dead, Dead(entry=delivery.entry, reason=reason))), "done"
 
@@ -242,6 +244,12 @@ def closed(run: RunRecord, deliveries: Sequence[Delivery]) -> RunRecord:
     groups = [delivery.entry.group for delivery in deliveries]
     after = entries_removed(run, deliveries[0].stream, (delivery.entry_id for delivery in deliveries))
     return replace(after, open=without(run.open, groups), bodies=without(run.bodies, groups))
+
+
+def wanting_less(run: RunRecord, version: int) -> RunRecord:
+    """A buried evaluation group will never be measured, so its evaluation does not wait for it."""
+    found = run.evaluations.get(version, Evaluation(version=version, wanted=0))
+    return replace(run, evaluations={**run.evaluations, version: replace(found, wanted=found.wanted - 1)})
 
 
 def tallied(run: RunRecord, version: int, tally: Mapping[str, float]) -> RunRecord:

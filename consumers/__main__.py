@@ -5,19 +5,17 @@ For: one role's process on a run folder. Not for: decisions. Torch and DeepSpeed
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
 from pathlib import Path
 
 from broker.archive import Archive
 from broker.consume import Consuming, Rules, consume
-from broker.errors import Misconfigured
 from broker.redis_broker import RedisBroker
-from broker.role_process import beating, run_role
+from broker.role_process import beating, command
 from broker.settings import BrokerSection, RunSection, broker_url, load_section, run_folder_settings
 from broker.streams import ROLLOUTS
-from broker.telemetry import Meter, configure
+from broker.telemetry import Meter
 from consumers.settings import AlgorithmSection, RewardSection
 
 
@@ -74,21 +72,5 @@ async def trainer(folder: Path, name: str, stop: asyncio.Event) -> None:
 ROLES = {"reward": reward, "trainer": trainer}
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m consumers", description=__doc__)
-    parser.add_argument("role", choices=sorted(ROLES))
-    parser.add_argument("--run", type=Path, required=True, help="run folder")
-    parser.add_argument("--name", default="", help="name of the slot; default: the role")
-    options = parser.parse_args(arguments)
-    folder, name = options.run.resolve(), options.name or options.role
-    try:
-        configure(folder, process=name, role=options.role, run=folder.name)
-        run_folder_settings(folder)
-    except Misconfigured as error:
-        print(f"Misconfigured: {error}", file=sys.stderr)
-        return error.exit_code
-    return run_role(lambda stop: ROLES[options.role](folder, name, stop))
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command("consumers", ROLES))

@@ -18,9 +18,10 @@ from broker.role_process import beating
 from broker.settings import BrokerSection, ModelSection, RunSection, WeightsSection, broker_url, load_section
 from broker.stop_rule import parse
 from broker.telemetry import Meter
-from broker.weights import Manifest, VersionStore
+from broker.weights import Manifest, VersionStore, read_batch, read_manifest
 from consumers.algorithms import create as create_algorithm
 from consumers.learners import create as create_learner
+from consumers.learners.base import Learner
 from consumers.measurement import Measurement
 from consumers.publication import Publication
 from consumers.replay import catch_up
@@ -34,61 +35,73 @@ log = structlog.get_logger()
 
 async def train(folder: Path, name: str, raw: dict[str, Any], meter: Meter, stop: asyncio.Event) -> None:
     """Come into the run, catch up with it, train until its end."""
-    run, settings = load_section(RunSection, "run", raw["run"]), load_section(TrainSection, "train", raw["train"])
-    algorithm_settings = load_section(AlgorithmSection, "algorithm", raw["algorithm"])
-    evaluation = raw["prompts"]["eval"]
     broker = await RedisTrainer.connect(broker_url(load_section(BrokerSection, "broker", raw["broker"])), folder.name)
     async with beating(broker, name, "trainer", meter):
-        learner = await asyncio.to_thread(
-            create_learner,
-            settings.learner,
-            model_folder=folder / "model",
-            settings=settings,
-            algorithm=algorithm_settings,
-            model=load_section(ModelSection, "model", raw["model"]),
-            seed=run.seed,
-        )
-        store = VersionStore(folder / "store")
-        publication = Publication(broker, store, learner, load_section(WeightsSection, "weights", raw["weights"]).keep)
-        bounds = Bounds(groups=settings.groups, staleness=settings.staleness, eval_cap=max(1, evaluation["size"]))
-        measurement = Measurement(
-            folder / "evaluations.jsonl",
-            evaluation["size"],
-            evaluation["every"],
-            parse(run.stop_when) if run.stop_when else None,
-        )
-
-        async def retake() -> Announcement:
-            live = await take_over(broker, store, bounds, lambda epoch: first_version(publication, epoch))
-            await measurement.first(broker, live.version)
-            return live
-
+        learner = await asyncio.to_thread(learner_of, folder, raw)
         meter.stage = "taking the run over"
-        live = await retake()
-        trainer = Trainer(
-            broker=broker,
-            learner=learner,
-            algorithm=create_algorithm(algorithm_settings),
-            publication=publication,
-            measurement=measurement,
-            records=StepRecord(folder / "steps.jsonl"),
-            settings=settings,
-            bounds=bounds,
-            live=live,
-            run_seed=run.seed,
-            steps=run.steps,
-            retake=retake,
-            meter=meter,
-            stop=stop,
-            archive=Archive(folder / "groups", name) if run.keep_groups else None,
-        )
+        trainer = await trainer_of(folder, name, raw, broker, learner, meter, stop)
         meter.stage = "replaying"
-        if not await asyncio.to_thread(catch_up, learner, store, live, trainer.train):
-            trainer.live = await republish(broker, store, publication, live)
+        store = trainer.publication.store
+        if not await asyncio.to_thread(catch_up, learner, store, trainer.live, trainer.train):
+            trainer.live = await republish(broker, store, trainer.publication, trainer.live)
         meter.version = trainer.live.version
         await trainer.run()
         await asyncio.to_thread(learner.close)
     await broker.close()
+
+
+def learner_of(folder: Path, raw: dict[str, Any]) -> Learner:
+    settings = load_section(TrainSection, "train", raw["train"])
+    return create_learner(
+        settings.learner,
+        model_folder=folder / "model",
+        settings=settings,
+        algorithm=load_section(AlgorithmSection, "algorithm", raw["algorithm"]),
+        model=load_section(ModelSection, "model", raw["model"]),
+        seed=load_section(RunSection, "run", raw["run"]).seed,
+    )
+
+
+async def trainer_of(
+    folder: Path,
+    name: str,
+    raw: dict[str, Any],
+    broker: RedisTrainer,
+    learner: Learner,
+    meter: Meter,
+    stop: asyncio.Event,
+) -> Trainer:
+    """A trainer that has taken the run over; its learner is still where its checkpoint or the initial model is."""
+    run, settings = load_section(RunSection, "run", raw["run"]), load_section(TrainSection, "train", raw["train"])
+    keep, held_out = load_section(WeightsSection, "weights", raw["weights"]).keep, raw["prompts"]["eval"]
+    store = VersionStore(folder / "store")
+    publication = Publication(broker, store, learner, keep)
+    bounds = Bounds(groups=settings.groups, staleness=settings.staleness, eval_cap=max(1, held_out["size"]))
+    goal = parse(run.stop_when)
+    measurement = Measurement(folder / "evaluations.jsonl", held_out["size"], held_out["every"], goal)
+
+    async def retake() -> Announcement:
+        live = await take_over(broker, store, bounds, lambda epoch: first_version(publication, epoch))
+        await measurement.first(broker, live.version)
+        return live
+
+    return Trainer(
+        broker=broker,
+        learner=learner,
+        algorithm=create_algorithm(load_section(AlgorithmSection, "algorithm", raw["algorithm"])),
+        publication=publication,
+        measurement=measurement,
+        records=StepRecord(folder / "steps.jsonl"),
+        settings=settings,
+        bounds=bounds,
+        live=await retake(),
+        run_seed=run.seed,
+        steps=run.steps,
+        retake=retake,
+        meter=meter,
+        stop=stop,
+        archive=Archive(folder / "groups", name) if run.keep_groups else None,
+    )
 
 
 def first_version(publication: Publication, epoch: int) -> Manifest:
@@ -101,8 +114,6 @@ async def republish(
     broker: RedisTrainer, store: VersionStore, publication: Publication, live: Announcement
 ) -> Announcement:
     """The live version's tensors were lost: rebuilt by replay, they are announced again under our epoch."""
-    from broker.weights import read_batch, read_manifest
-
     lost = read_manifest(store.folder(live.path))
     groups = read_batch(store.folder(live.path))
     manifest = await asyncio.to_thread(

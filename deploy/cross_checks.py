@@ -38,9 +38,8 @@ def impossible(s: RunSettings) -> Iterator[tuple[str, str]]:
     if rollout.group_size > rollout.max_rows:
         wrong = f"[rollout] group_size = {rollout.group_size} siblings do not fit max_rows = {rollout.max_rows}"
         yield wrong, f"set max_rows to {rollout.group_size} or more"
-    if train.ranks > train.groups:
-        wrong = f"[train] ranks = {train.ranks} with groups = {train.groups}: some ranks would never get a group"
-        yield wrong, "raise groups or lower ranks"
+    if train.ranks > 1:
+        yield f"[train] ranks = {train.ranks}: this launcher starts one rank only", "set ranks = 1"
     if train.optimizer_steps > train.groups:
         wrong = f"[train] optimizer_steps = {train.optimizer_steps} with groups = {train.groups}: some would have none"
         yield wrong, "raise groups or lower optimizer_steps"
@@ -86,8 +85,6 @@ def warnings_between(s: RunSettings, cores: int) -> list[str]:
 def unwise(s: RunSettings, cores: int) -> Iterator[tuple[str, str]]:
     """(what may surprise, the mend)"""
     steps = f"with [run] steps = {s.run.steps}"
-    if s.train.ranks > cores:
-        yield f"[train] ranks = {s.train.ranks} on {cores} usable cores: ranks will wait for each other", "lower ranks"
     if s.run.stop_when and s.prompts.eval.every > s.run.steps:
         finding = f"[prompts] eval.every = {s.prompts.eval.every} {steps}: only the first and the last are measured"
         yield f"{finding}, so stop_when cannot end the run early", "lower eval.every"

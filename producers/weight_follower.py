@@ -65,10 +65,10 @@ class WeightFollower:
         self.version = -1
         self.running = 0
         self.running_eval = 0
-        self.in_hand = 0
+        self.waiting: list[Entry] = []
         self.measured: Counter[int] = Counter()
         self.gone: set[int] = set()
-        self.switching = False
+        self.loading = False
         self.changed = asyncio.Condition()
 
     def may_read(self) -> bool:
@@ -77,56 +77,60 @@ class WeightFollower:
 
     @contextlib.asynccontextmanager
     async def serving(self, entry: Entry) -> AsyncGenerator[None]:
-        """The engine serves weights this group may be sampled under, and keeps them (or newer ones) meanwhile."""
-        measured = entry.floor if entry.kind == "eval" else None
-        self.in_hand += 1
-        if measured is not None:
-            self.measured[measured] += 1
+        """The engine serves weights this group may be sampled under, and keeps them (or newer ones) meanwhile.
+
+        Raises Poison when an evaluation group's version is gone.
+        """
+        measured = entry.kind == "eval"
+        self.measured[entry.floor] += measured
         try:
-            async with self.changed:
-                self.changed.notify_all()
-                await self.changed.wait_for(lambda: self.may_start(entry))
-                if measured in self.gone:
-                    raise Poison(
-                        f"version {measured} is gone from the store, so it can no longer be measured; its evaluation "
-                        f"group is buried"
-                    )
-                self.running += 1
-                self.running_eval += measured is not None
+            await self.a_turn(entry)
+            self.running += 1
+            self.running_eval += measured
             try:
                 yield
             finally:
                 self.running -= 1
-                self.running_eval -= measured is not None
+                self.running_eval -= measured
         finally:
-            self.in_hand -= 1
-            if measured is not None:
-                self.measured[measured] -= 1
+            self.measured[entry.floor] -= measured
             async with self.changed:
                 self.changed.notify_all()
 
+    async def a_turn(self, entry: Entry) -> None:
+        """consumes: a group at the gate   produces: its turn   waits for: the right weights   unblocked by: `switch`"""
+        self.waiting.append(entry)
+        try:
+            async with self.changed:
+                self.changed.notify_all()
+                await self.changed.wait_for(lambda: self.may_start(entry))
+        finally:
+            self.waiting.remove(entry)
+        if entry.kind == "eval" and entry.floor in self.gone:
+            raise Poison(
+                f"version {entry.floor} is gone from the store, so it can no longer be measured; its evaluation group "
+                "is buried"
+            )
+
     def may_start(self, entry: Entry) -> bool:
+        """Whether the weights served now are right for it, and will not be taken away before it had its turn."""
+        if self.loading:
+            return False
         if entry.kind == "eval":
-            return entry.floor in self.gone or (self.version == entry.floor and not self.switching)
-        return self.version >= entry.floor and not self.switching and self.target() == self.version
+            return entry.floor in self.gone or self.version == entry.floor
+        draining = self.mode == "drain" and self.target() > self.version
+        return self.version >= entry.floor and (draining or self.target() == self.version)
 
     def target(self) -> int:
+        """The version to serve: what evaluation groups in hand ask for, else the newest."""
         measured = [version for version, groups in self.measured.items() if groups > 0 and version not in self.gone]
         return wanted_version(self.newest, measured)
 
     def may_switch(self) -> bool:
-        """Whether the engine may take other weights now."""
-        if self.running == 0:
-            return (
-                self.mode != "drain" or self.in_hand == sum(self.measured.values()) or self.version < 0 or self.stuck()
-            )
-        return self.mode == "in_flight" and self.running_eval == 0 and self.target() > self.version
-
-    def stuck(self) -> bool:
-        """In drain mode, groups in hand may need the newer weights themselves: then waiting for them would never
-        end.
-        """
-        return self.running == 0
+        """Whether the engine may take other weights now: nobody runs, or nobody minds, and nobody is to go first."""
+        if self.running:
+            return self.mode == "in_flight" and self.running_eval == 0 and self.target() > self.version
+        return not any(self.may_start(entry) for entry in self.waiting)
 
     async def follow(self) -> None:
         """consumes: announcements   produces: the newest live version
@@ -145,14 +149,13 @@ class WeightFollower:
         """
         while True:
             async with self.changed:
-                await self.changed.wait_for(lambda: self.newest >= 0 and self.target() != self.version)
-                self.switching = True
-                await self.changed.wait_for(lambda: self.target() == self.version or self.may_switch())
-                target = self.target()
-            if target != self.version:
-                await self.load(target)
+                await self.changed.wait_for(
+                    lambda: self.newest >= 0 and self.target() != self.version and self.may_switch()
+                )
+                self.loading, target = True, self.target()
+            await self.load(target)
             async with self.changed:
-                self.switching = False
+                self.loading = False
                 self.changed.notify_all()
 
     async def load(self, version: int) -> None:

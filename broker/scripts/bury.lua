@@ -10,6 +10,7 @@ for i = 10, 9 + entries do fields[#fields + 1] = ARGV[i] end
 redis.call('XADD', P .. 'dead', '*', unpack(fields))
 settle(stream, id)
 close(group, line)
+if line.kind == 'eval' then redis.call('HINCRBY', P .. 'evaluations', line.floor .. '.wanted', -1) end
 count(line.kind .. '.buried', 1)
 tick()
 return { 'done' }

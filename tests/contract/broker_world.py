@@ -16,7 +16,7 @@ import numpy as np
 import redis
 
 from broker import embedded_server
-from broker.contract import Announcement, FeederBroker, LedgerLine, TrainerBroker, VersionBroker, WorkBroker
+from broker.contract import Announcement, FeederBroker, LedgerLine, VersionBroker, WorkBroker
 from broker.errors import Unavailable
 from broker.memory_broker import MemoryBroker, MemoryServer
 from broker.messages import Delivery, Group, Kind, Prompt, Rollouts, Scores
@@ -24,6 +24,7 @@ from broker.outcomes import Forward
 from broker.redis_broker import RedisBroker
 from broker.redis_trainer import RedisTrainer
 from broker.streams import PROMPTS, ROLLOUTS, SCORED
+from broker.trainer_contract import TrainerBroker
 
 ValueT = TypeVar("ValueT")
 

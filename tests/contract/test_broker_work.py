@@ -424,3 +424,15 @@ async def test_bodies_come_in_order_with_gaps_where_a_group_is_closed(world: Wor
     bodies = await broker.bodies(deliveries)
     assert [body and body.id for body in bodies] == ["story/0/0", None, "story/0/2"]
     assert await broker.bodies([]) == []
+
+
+async def test_a_buried_evaluation_group_is_no_longer_waited_for(world: World) -> None:
+    trainer = await open_run(world)
+    broker = await join(world)
+    await trainer.want_evaluation(0, 2, hold_s=60)
+    await broker.admit_eval(0, 0, [group(f"eval/0/{index}", "eval") for index in range(2)])
+    measured, broken = await take(broker, PROMPTS, "w", 2)
+    await broker.settle("w", [(measured, Retire(reason="evaluated", tally={"n": 1, "reward": 0.5}))])
+    assert [each.is_done for each in await broker.evaluations()] == [False]
+    await broker.settle("w", [(broken, Bury(reason="no end"))])
+    assert [each.is_done for each in await broker.evaluations()] == [True]
