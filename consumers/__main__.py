@@ -6,13 +6,12 @@ For: one role's process on a run folder. Not for: decisions. Torch and DeepSpeed
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 
 from broker.archive import Archive
 from broker.consume import Consuming, Rules, consume
 from broker.redis_broker import RedisBroker
-from broker.role_process import beating, command
+from broker.role_process import beating, command, leave
 from broker.settings import BrokerSection, RunSection, broker_url, load_section, run_folder_settings
 from broker.streams import ROLLOUTS
 from broker.telemetry import Meter
@@ -73,4 +72,4 @@ ROLES = {"reward": reward, "trainer": trainer}
 
 
 if __name__ == "__main__":
-    sys.exit(command("consumers", ROLES))
+    leave(command("consumers", ROLES))

@@ -6,7 +6,6 @@ For: one role's process on a run folder. Not for: decisions. Torch and vLLM are 
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 from broker.consume import Consuming, Rules, consume
 from broker.redis_broker import RedisBroker
-from broker.role_process import beating, command
+from broker.role_process import beating, command, leave
 from broker.settings import BrokerSection, RunSection, WeightsSection, broker_url, load_section, run_folder_settings
 from broker.streams import PROMPTS
 from broker.telemetry import Meter
@@ -102,4 +101,4 @@ ROLES = {"rollout": rollout, "feeder": feed}
 
 
 if __name__ == "__main__":
-    sys.exit(command("producers", ROLES))
+    leave(command("producers", ROLES))

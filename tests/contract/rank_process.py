@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.errors import TidemillError
+from broker.role_process import leave
 from broker.settings import ModelSection
 from consumers.learners.ranks import serve_rank
 from consumers.settings import AlgorithmSection, TrainSection
@@ -47,4 +48,4 @@ if __name__ == "__main__":
         main(int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))
     except TidemillError as error:
         sys.stderr.write(f"{error}\n")
-        sys.exit(error.exit_code)
+        leave(error.exit_code)
