@@ -15,7 +15,9 @@ from typing import Protocol
 import structlog
 
 from broker.archive import Archive
+from broker.cancellation import end
 from broker.contract import WorkBroker
+from broker.entering import entered
 from broker.errors import Backpressure, Broken, Misconfigured, Poison, Reset, Unavailable
 from broker.messages import Delivery, Group
 from broker.outcomes import Bury, Outcome, Release, Retire
@@ -85,8 +87,7 @@ class Consuming:
                 else:
                     await self.a_place()
             await self.drain()
-            for task in background:
-                task.cancel()
+            await end(background)
 
     def room(self) -> int:
         return self.rules.capacity - len(self.held) if self.may_read() else 0
@@ -235,8 +236,8 @@ async def consume(
     consumes: a run   produces: stays in it   waits for: an open run   unblocked by: a trainer that opens it
     """
     while not stop.is_set():
-        state = await broker.enter(timeout_s=enter_s)
-        if state.finished:
+        state = await entered(broker, stop, enter_s)
+        if state is None or state.finished:
             return
         try:
             await make().run()

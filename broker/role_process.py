@@ -14,10 +14,12 @@ import sys
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from pathlib import Path
+from types import FrameType
 from typing import NoReturn
 
 import structlog
 
+from broker.cancellation import end
 from broker.contract import RunBroker
 from broker.errors import Misconfigured, TidemillError
 from broker.settings import run_folder_settings
@@ -81,8 +83,36 @@ async def with_signals(main: Callable[[asyncio.Event], Awaitable[object]]) -> No
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
+    loop.add_signal_handler(signal.SIGUSR1, say_where)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; the launcher decides
     await main(stop)
+
+
+def say_where() -> None:
+    """On SIGUSR1: what each task of this process waits for, into its log. A wedge can be asked where it stands."""
+    for task in asyncio.all_tasks():
+        frames = [f"{frame.f_code.co_qualname}:{frame.f_lineno}" for frame in chain_of(task)]
+        log.warning("task", task=task.get_name(), at=" > ".join(frames))
+
+
+def chain_of(task: asyncio.Task[object]) -> list[FrameType]:
+    """Frames of the coroutines that await one another, outermost first."""
+    frames: list[FrameType] = []
+    waiting: object = task.get_coro()
+    while waiting is not None:
+        frame = (
+            getattr(waiting, "cr_frame", None)
+            or getattr(waiting, "gi_frame", None)
+            or getattr(waiting, "ag_frame", None)
+        )
+        if frame is not None:
+            frames.append(frame)
+        waiting = (
+            getattr(waiting, "cr_await", None)
+            or getattr(waiting, "gi_yieldfrom", None)
+            or getattr(waiting, "ag_await", None)
+        )
+    return frames
 
 
 def report(error: TidemillError) -> int:
@@ -107,8 +137,8 @@ async def beating(
     try:
         yield
     finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError, TidemillError):
+        await end([task])
+        with contextlib.suppress(TidemillError):
             await broker.beat(name, {"role": role, "pid": os.getpid(), **meter.facts()})
 
 

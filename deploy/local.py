@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker import telemetry
+from broker.cancellation import end
 from broker.errors import Broken, Fenced, TidemillError
 from broker.redis_broker import RedisBroker
 from deploy.cores import Share, usable_here
@@ -127,7 +128,7 @@ class Launch:
                 await asyncio.sleep(TICK_S)
             return interrupted(self.folder)
         finally:
-            looking.cancel()
+            await end([looking])
 
     async def look_on(self, crew: Crew, observer: Observer) -> Ending:
         """Show and keep what is seen, until it stands still for too long."""
@@ -174,10 +175,9 @@ class Launch:
 
     async def end(self, crew: Crew, observer: Observer) -> None:
         """Drain everybody by the deadline; a further Ctrl-C ends them at once. Nobody is left when this returns."""
-        interrupts = self.interrupts
         crew.drain(time.monotonic(), self.settings.broker.drain_s)
         while crew.alive:
-            if self.interrupts > max(interrupts, 1):
+            if self.interrupts > 1:
                 crew.fence()
             crew.tick(time.monotonic())
             self.display.show(observer.snapshot("ending", f"waiting for {', '.join(crew.alive)}"))

@@ -11,7 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from broker.cancellation import end
 from broker.consume import Consuming, Rules, consume
+from broker.entering import entered
 from broker.redis_broker import RedisBroker
 from broker.role_process import beating, command, leave
 from broker.settings import BrokerSection, RunSection, WeightsSection, broker_url, load_section, run_folder_settings
@@ -39,7 +41,8 @@ async def rollout(folder: Path, name: str, stop: asyncio.Event) -> None:
         store = VersionStore(folder / "store")
         follower = WeightFollower(broker, engine, store, weights, mode=settings.update, holder=name, meter=meter)
         meter.stage = "waiting for the run to open"
-        await broker.enter(timeout_s=600)
+        if await entered(broker, stop, 600) is None:
+            return
         consuming = Consuming(
             broker,
             PROMPTS,
@@ -63,8 +66,7 @@ async def together(main: Coroutine[Any, Any, None], *background: Coroutine[Any, 
     async with asyncio.TaskGroup() as tasks:
         others = [tasks.create_task(one) for one in background]
         await main
-        for other in others:
-            other.cancel()
+        await end(others)
 
 
 async def feed(folder: Path, name: str, stop: asyncio.Event) -> None:

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import structlog
 
-from broker.contract import Evaluation, FeederBroker, RunState
+from broker.contract import Evaluation, FeederBroker
+from broker.entering import entered
 from broker.errors import Backpressure, Reset, Unavailable
 from broker.settings import RunSection
 from broker.telemetry import Meter
@@ -74,19 +75,6 @@ async def feed(
             log.warning("entering the run again", reason=str(lost))
         else:
             return
-
-
-async def entered(broker: FeederBroker, stop: asyncio.Event, enter_s: float) -> RunState | None:
-    """The run's state once it is open; None when `stop` came first."""
-    entering = asyncio.ensure_future(broker.enter(timeout_s=enter_s))
-    stopping = asyncio.ensure_future(stop.wait())
-    try:
-        await asyncio.wait((entering, stopping), return_when=asyncio.FIRST_COMPLETED)
-        return entering.result() if entering.done() else None
-    finally:
-        for task in (entering, stopping):
-            task.cancel()
-        await asyncio.wait((entering, stopping))
 
 
 @dataclass(slots=True)
