@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,8 @@ async def rollout(folder: Path, name: str, stop: asyncio.Event) -> None:
         meter.stage = "waiting for the run to open"
         if await entered(broker, stop, 600) is None:
             return
-        consuming = Consuming(
+        stay = partial(
+            Consuming,
             broker,
             PROMPTS,
             name,
@@ -54,9 +55,8 @@ async def rollout(folder: Path, name: str, stop: asyncio.Event) -> None:
             progress=lambda: getattr(engine, "beats", meter.tokens) + meter.progress,
             may_read=follower.may_read,
         )
-        stays = consume(lambda: replace(consuming), broker, stop)
         meter.stage = "sampling"
-        await together(stays, follower.follow(), follower.switch(), follower.keep_hold())
+        await together(consume(stay, broker, stop), follower.follow(), follower.switch(), follower.keep_hold())
         await engine.close()
     await broker.close()
 

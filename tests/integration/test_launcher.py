@@ -316,3 +316,19 @@ def said(folder: Path, *arguments: str) -> str:
 
 def ask(folder: Path, *arguments: str) -> Any:
     return json.loads(said(folder, *arguments))
+
+
+def test_a_server_killed_again_and_again_leaves_no_place_taken(made: Callable[..., Path]) -> None:
+    """Every stay in the run begins with empty hands: what a former one held is read again, not counted twice."""
+    folder = made(*SLOWER, "rollout.max_rows=64")
+    launched = Launched(folder)
+    launched.reach(2)
+    for _ in range(4):
+        server = embedded_server.pid(folder / "redis")
+        assert server is not None
+        os.kill(server, signal.SIGKILL)
+        until(lambda server=server: embedded_server.pid(folder / "redis") not in (None, server))
+        launched.reach(launched.snapshot()["version"] + 3)
+    launched.interrupt()
+    assert launched.end() == 130, launched.text()
+    assert_balanced(folder)
