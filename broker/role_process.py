@@ -46,6 +46,7 @@ def command(package: str, roles: Mapping[str, Role], arguments: list[str] | None
         sys.stderr.write(f"Misconfigured: {error}\n")
         return error.exit_code
     configure(folder, process=name, role=options.role, run=folder.name)
+    log.info("begun")
     return run_role(lambda stop: roles[options.role](folder, name, stop))
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import structlog
+
 from broker.archive import Archive
 from broker.consume import Consuming, Rules, consume
 from broker.redis_broker import RedisBroker
@@ -16,6 +18,8 @@ from broker.settings import BrokerSection, RunSection, broker_url, load_section,
 from broker.streams import ROLLOUTS
 from broker.telemetry import Meter
 from consumers.settings import AlgorithmSection, RewardSection
+
+log = structlog.get_logger()
 
 
 async def reward(folder: Path, name: str, stop: asyncio.Event) -> None:
@@ -54,6 +58,7 @@ async def reward(folder: Path, name: str, stop: asyncio.Event) -> None:
             return Consuming(broker, ROLLOUTS, name, handler, rules, meter, stop, archive=archive)
 
         await rewards.start()
+        log.info("rules started")
         meter.stage = "waiting for the run to open"
         await consume(stay, broker, stop)
         await rewards.close()

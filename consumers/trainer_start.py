@@ -38,8 +38,10 @@ async def train(folder: Path, name: str, raw: dict[str, Any], meter: Meter, stop
     broker = await RedisTrainer.connect(broker_url(load_section(BrokerSection, "broker", raw["broker"])), folder.name)
     async with beating(broker, name, "trainer", meter):
         learner = await asyncio.to_thread(learner_of, folder, raw)
+        log.info("learner loaded")
         meter.stage = "taking the run over"
         trainer = await trainer_of(folder, name, raw, broker, learner, meter, stop)
+        log.info("run open", version=trainer.live.version)
         meter.stage = "replaying"
         store = trainer.publication.store
         if not await asyncio.to_thread(catch_up, learner, store, trainer.live, trainer.train):

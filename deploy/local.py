@@ -66,6 +66,7 @@ class Launch:
         with self.signals():
             try:
                 url = await self.server.open()
+                self.log.info("server answers")
                 model = await self.make_model(Share(threads=usable.count))
                 return model or await self.run_roles(Crew.of(self.folder, self.settings, shares, url), url)
             finally:
@@ -107,6 +108,7 @@ class Launch:
         observer = Observer(self.folder, self.settings, broker, started=self.started)
         try:
             crew.start(time.monotonic())
+            self.log.info("processes started", names=crew.alive)
             ending = await self.watch(crew, observer)
         except TidemillError as error:
             ending = Ending(exit_code=error.exit_code, reason=str(error))

@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from broker.cancellation import end
 from broker.consume import Consuming, Rules, consume
 from broker.entering import entered
@@ -21,6 +23,8 @@ from broker.streams import PROMPTS
 from broker.telemetry import Meter
 from broker.weights import VersionStore
 from producers.settings import PromptsSection, RolloutSection
+
+log = structlog.get_logger()
 
 
 async def rollout(folder: Path, name: str, stop: asyncio.Event) -> None:
@@ -38,6 +42,7 @@ async def rollout(folder: Path, name: str, stop: asyncio.Event) -> None:
     broker = await RedisBroker.connect(broker_url(broker_settings), folder.name)
     async with beating(broker, name, "rollout", meter):
         engine = await asyncio.to_thread(create, settings.engine, folder / "model", settings, seed=seed)
+        log.info("engine loaded")
         store = VersionStore(folder / "store")
         follower = WeightFollower(broker, engine, store, weights, mode=settings.update, holder=name, meter=meter)
         meter.stage = "waiting for the run to open"

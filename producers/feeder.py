@@ -55,6 +55,7 @@ async def run(
     """
     meter.stage = "reading prompts"
     groups = await asyncio.to_thread(PromptGroups.of, folder / "model", run, prompts, rollout)
+    log.info("prompts read")
     await feed(broker, groups, meter=meter, stop=stop, enter_s=enter_s)
 
 

@@ -5,11 +5,15 @@ For: one group through the gate and the engine. Not for: streams (`broker.consum
 
 from __future__ import annotations
 
+import structlog
+
 from broker.messages import Delivery, Group
 from broker.outcomes import Forward, Outcome
 from broker.telemetry import Meter
 from producers.engines.base import Engine
 from producers.weight_follower import WeightFollower
+
+log = structlog.get_logger()
 
 
 class RolloutProducer:
@@ -23,5 +27,7 @@ class RolloutProducer:
     async def __call__(self, delivery: Delivery, group: Group) -> Outcome:
         async with self.follower.serving(delivery.entry):
             rollouts = await self.engine.generate(group)
+        if self.meter.tokens == 0:
+            log.info("first rollouts", group=group.id)
         self.meter.tokens += len(rollouts.logprobs)
         return Forward(group=group.with_rollouts(rollouts))
