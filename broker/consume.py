@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 
 from broker.archive import Archive
-from broker.cancellation import end
+from broker.cancellation import end, together
 from broker.contract import WorkBroker
 from broker.entering import entered
 from broker.errors import Backpressure, Broken, Misconfigured, Poison, Reset, Unavailable
@@ -64,30 +64,37 @@ class Consuming:
     reader: str = ""
     held: dict[str, asyncio.Task[None]] = field(default_factory=dict[str, "asyncio.Task[None]"])
     deliveries: dict[str, Delivery] = field(default_factory=dict[str, Delivery])
-    settled: asyncio.Queue[tuple[Delivery, Outcome]] = field(default_factory=asyncio.Queue[tuple[Delivery, Outcome]])
+    settled: asyncio.Queue[tuple[Delivery, Outcome | Broken | Misconfigured]] = field(
+        default_factory=asyncio.Queue[Any]
+    )
+    """Answers of handlers, and the errors that end the stay."""
     freed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
+        """One stay. Raises Reset and Unavailable when the run must be entered again, Broken and Misconfigured when the
+        process must stop.
+        """
+        self.reader = self.reader or await self.broker.enlist(self.slot)
+        await self.blame_the_dead(await self.broker.inherit(self.stream, self.reader, self.slot))
+        try:
+            await together(self.reading(), self.settling(), self.renewing())
+        finally:
+            await end(self.held.values())
+
+    async def reading(self) -> None:
         """consumes: `stream`   produces: whatever the handler forwards
         waits for: an entry and a free place   unblocked by: a writer, a finished handler, a reader that died
         on stop: takes no more, finishes what it holds, gives the rest back by the deadline
         """
-        self.reader = self.reader or await self.broker.enlist(self.slot)
-        await self.blame_the_dead(await self.broker.inherit(self.stream, self.reader, self.slot))
-        async with asyncio.TaskGroup() as tasks:
-            background = [tasks.create_task(self.settling()), tasks.create_task(self.renewing())]
-            await self.start(await self.broker.reread(self.stream, self.reader), tasks)
-            while not await self.is_over():
-                room = self.room()
-                if room:
-                    block_s = self.rules.block_s if not self.held else min(self.rules.block_s, 0.05)
-                    await self.start(
-                        await self.broker.read(self.stream, self.reader, count=room, block_s=block_s), tasks
-                    )
-                else:
-                    await self.a_place()
-            await self.drain()
-            await end(background)
+        await self.start(await self.broker.reread(self.stream, self.reader))
+        while not await self.is_over():
+            room = self.room()
+            if room:
+                block_s = self.rules.block_s if not self.held else min(self.rules.block_s, 0.05)
+                await self.start(await self.broker.read(self.stream, self.reader, count=room, block_s=block_s))
+            else:
+                await self.a_place()
+        await self.drain()
 
     def room(self) -> int:
         return self.rules.capacity - len(self.held) if self.may_read() else 0
@@ -107,7 +114,7 @@ class Consuming:
             return False
         return bool((await self.broker.look()).finished)
 
-    async def start(self, deliveries: Sequence[Delivery], tasks: asyncio.TaskGroup) -> None:
+    async def start(self, deliveries: Sequence[Delivery]) -> None:
         """Begin work on these; one that was in hand at a death is worked on with nothing else in hand."""
         fresh = [delivery for delivery in deliveries if delivery.entry_id not in self.held]
         bodies = await self.broker.bodies(fresh) if fresh else []
@@ -117,7 +124,7 @@ class Consuming:
             if delivery.entry.alone:
                 await self.nothing_held()
             self.deliveries[delivery.entry_id] = delivery
-            self.held[delivery.entry_id] = tasks.create_task(self.work(delivery, group))
+            self.held[delivery.entry_id] = asyncio.create_task(self.work(delivery, group))
             if delivery.entry.alone:
                 await self.nothing_held()
 
@@ -126,8 +133,11 @@ class Consuming:
             await self.a_place()
 
     async def work(self, delivery: Delivery, group: Group) -> None:
-        with self.meter.busy():
-            outcome = await answer(self.handle, delivery, group, self.rules.max_attempts)
+        try:
+            with self.meter.busy():
+                outcome = await answer(self.handle, delivery, group, self.rules.max_attempts)
+        except (Broken, Misconfigured) as error:
+            outcome = error
         if self.archive and isinstance(outcome, Retire | Bury):
             self.archive.append(group, fate=outcome.reason)
         await self.settled.put((delivery, outcome))
@@ -135,9 +145,14 @@ class Consuming:
     async def settling(self) -> None:
         """consumes: outcomes   produces: settled entries   waits for: a handler   unblocked by: its answer"""
         while True:
-            batch = [await self.settled.get()]
+            answers = [await self.settled.get()]
             while not self.settled.empty():
-                batch.append(self.settled.get_nowait())
+                answers.append(self.settled.get_nowait())
+            batch: list[tuple[Delivery, Outcome]] = []
+            for delivery, outcome in answers:
+                if isinstance(outcome, Exception):
+                    raise outcome
+                batch.append((delivery, outcome))
             await self.settle(batch)
             for delivery, _ in batch:
                 self.held.pop(delivery.entry_id, None)
@@ -197,9 +212,9 @@ class Consuming:
         deadline = time.monotonic() + self.rules.drain_s
         while self.held and time.monotonic() < deadline:
             await self.a_place()
-        for entry_id, task in list(self.held.items()):
-            task.cancel()
-            await self.settle([(self.deliveries[entry_id], Release(reason="drained"))])
+        await end(self.held.values())
+        if self.held:
+            await self.settle([(self.deliveries[entry_id], Release(reason="drained")) for entry_id in self.held])
         self.held.clear()
 
 
@@ -229,9 +244,11 @@ def outcome_of(error: Exception, delivery: Delivery, max_attempts: int) -> Outco
 
 
 async def consume(
-    make: Callable[[], Consuming], broker: WorkBroker, stop: asyncio.Event, enter_s: float = 600.0
+    stay: Callable[[], Awaitable[None]], broker: WorkBroker, stop: asyncio.Event, enter_s: float = 600.0
 ) -> None:
-    """Consume until stopped or the run is over, entering the run anew whenever the server lost or re-opened it.
+    """Stay in the run until stopped or it is over, entering it anew whenever the server went, lost or re-opened it.
+
+    `stay` is one stay, begun with empty hands each time.
 
     consumes: a run   produces: stays in it   waits for: an open run   unblocked by: a trainer that opens it
     """
@@ -240,8 +257,8 @@ async def consume(
         if state is None or state.finished:
             return
         try:
-            await make().run()
-        except* (Reset, Unavailable) as group:
-            log.warning("entering the run again", reason=str(group.exceptions[0]))
+            await stay()
+        except (Reset, Unavailable) as lost:
+            log.warning("entering the run again", reason=str(lost))
         else:
             return

@@ -70,12 +70,14 @@ def address(data_dir: Path) -> str:
 def pid(data_dir: Path) -> int | None:
     """Process id of the living server of `data_dir`, or None."""
     folder = data_dir.resolve()
-    if not (folder / "server.pid").is_file():
+    if not folder.is_dir():
         return None
     alive = take_alive_lock(folder)
-    if alive is None:
+    if alive is not None:
+        os.close(alive)
+        return None
+    with contextlib.suppress(FileNotFoundError):  # it is just being started; its number comes in a moment
         return int((folder / "server.pid").read_text())
-    os.close(alive)
     return None
 
 
@@ -163,8 +165,8 @@ def quoted(path: Path) -> str:
 def start(folder: Path, maxmemory_mb: int, alive: int, deadline: float, tied: bool) -> str:
     """Start the server, handing it the lock `alive`, and wait for its first answer."""
     program = find_server_file()
-    with contextlib.suppress(FileNotFoundError):
-        socket_path(folder).unlink()
+    for old in (socket_path(folder), folder / "server.pid"):
+        old.unlink(missing_ok=True)
     (folder / "server.conf").write_text(configuration(folder, maxmemory_mb))
     process = subprocess.Popen(
         [program, folder / "server.conf"],
@@ -175,13 +177,20 @@ def start(folder: Path, maxmemory_mb: int, alive: int, deadline: float, tied: bo
         pass_fds=(alive,),
         preexec_fn=tied_to_this_process() if tied else None,  # noqa: PLW1509 - one system call, nothing that locks
     )
-    (folder / "server.pid").write_text(str(process.pid))
+    write_pid(folder, process.pid)
     while process.poll() is None and time.monotonic() < deadline:
         if answers(socket_path(folder)):
             process.returncode = 0  # from here on the locks, not this object, say whether it lives
             return address(folder)
         time.sleep(0.005)
     raise refusal(folder, program, process)
+
+
+def write_pid(folder: Path, number: int) -> None:
+    """Whole or not at all: others read it at any moment, to end the process it names."""
+    unfinished = folder / "server.pid.new"
+    unfinished.write_text(str(number))
+    unfinished.replace(folder / "server.pid")
 
 
 def refusal(folder: Path, program: Path, process: subprocess.Popen[bytes]) -> Misconfigured:

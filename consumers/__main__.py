@@ -53,9 +53,9 @@ async def reward(folder: Path, name: str, stop: asyncio.Event) -> None:
             drain_s=broker_settings.drain_s,
         )
 
-        def stay() -> Consuming:
+        async def stay() -> None:
             meter.stage = "scoring"
-            return Consuming(broker, ROLLOUTS, name, handler, rules, meter, stop, archive=archive)
+            await Consuming(broker, ROLLOUTS, name, handler, rules, meter, stop, archive=archive).run()
 
         await rewards.start()
         log.info("rules started")

@@ -36,6 +36,10 @@ from consumers.takeover import Bounds
 
 log = structlog.get_logger()
 
+COME_BACK_S = 600.0
+"""How long a trainer waits for a server that went away."""
+AGAIN_S = 0.2
+
 
 @dataclass(slots=True)
 class Trainer:
@@ -196,14 +200,28 @@ class Trainer:
         """Take the run over again; only a run that stands where this learner stands can be gone on with."""
         log.warning("the server went away; taking the run over again", reason=str(lost))
         before = self.live
-        self.live = await self.retake()
-        await self.regain()
+        await self.retaken()
         same = (self.live.version, self.live.epoch) == (before.version, before.epoch)
         if not same and self.live.version != before.version + 1:
             raise Refused(
                 f"the run came back at version {self.live.version}, this trainer stands at {before.version}; "
                 "it restarts from the newest checkpoint"
             )
+
+    async def retaken(self) -> None:
+        """consumes: -   produces: a run that is ours again   waits for: an answering server   unblocked by: its start
+
+        A learner in memory is worth the wait. Raises the last error after `COME_BACK_S`, or when told to stop.
+        """
+        deadline = time.monotonic() + COME_BACK_S
+        while True:
+            try:
+                self.live = await self.retake()
+                return await self.regain()
+            except (Reset, Unavailable):
+                if self.stop.is_set() or time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(AGAIN_S)
 
     def account(
         self,

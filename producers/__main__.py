@@ -6,16 +6,12 @@ For: one role's process on a run folder. Not for: decisions. Torch and vLLM are 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import structlog
 
-from broker.cancellation import end
+from broker.cancellation import together
 from broker.consume import Consuming, Rules, consume
-from broker.entering import entered
 from broker.redis_broker import RedisBroker
 from broker.role_process import beating, command, leave
 from broker.settings import BrokerSection, RunSection, WeightsSection, broker_url, load_section, run_folder_settings
@@ -44,34 +40,28 @@ async def rollout(folder: Path, name: str, stop: asyncio.Event) -> None:
         engine = await asyncio.to_thread(create, settings.engine, folder / "model", settings, seed=seed)
         log.info("engine loaded")
         store = VersionStore(folder / "store")
-        follower = WeightFollower(broker, engine, store, weights, mode=settings.update, holder=name, meter=meter)
         meter.stage = "waiting for the run to open"
-        if await entered(broker, stop, 600) is None:
-            return
-        stay = partial(
-            Consuming,
-            broker,
-            PROMPTS,
-            name,
-            RolloutProducer(engine, follower, meter),
-            rules_of(broker_settings, engine.capacity),
-            meter,
-            stop,
-            progress=lambda: getattr(engine, "beats", meter.tokens) + meter.progress,
-            may_read=follower.may_read,
-        )
-        meter.stage = "sampling"
-        await together(consume(stay, broker, stop), follower.follow(), follower.switch(), follower.keep_hold())
+
+        async def stay() -> None:
+            """A follower and a consuming loop that know nothing yet: what served or was held before may be gone."""
+            meter.stage = "sampling"
+            follower = WeightFollower(broker, engine, store, weights, mode=settings.update, holder=name, meter=meter)
+            consuming = Consuming(
+                broker,
+                PROMPTS,
+                name,
+                RolloutProducer(engine, follower, meter),
+                rules_of(broker_settings, engine.capacity),
+                meter,
+                stop,
+                progress=lambda: getattr(engine, "beats", meter.tokens) + meter.progress,
+                may_read=follower.may_read,
+            )
+            await together(consuming.run(), follower.follow(), follower.switch(), follower.keep_hold())
+
+        await consume(stay, broker, stop)
         await engine.close()
     await broker.close()
-
-
-async def together(main: Coroutine[Any, Any, None], *background: Coroutine[Any, Any, None]) -> None:
-    """Run `main` to its end beside loops that never end; the first failure ends all."""
-    async with asyncio.TaskGroup() as tasks:
-        others = [tasks.create_task(one) for one in background]
-        await main
-        await end(others)
 
 
 async def feed(folder: Path, name: str, stop: asyncio.Event) -> None:
