@@ -15,12 +15,16 @@ import torch
 
 from broker.messages import Actions
 from broker.settings import WarmStart
+from consumers.packing import Shape, micro_batches
 from consumers.policies.causal_lm import CausalLm, columns, places
 
 WARMUP_STEPS = 50
 
 AT_ONCE = 512
 """Examples in one forward pass of the measurement."""
+
+TOKENS_AT_ONCE = 2048
+"""In one forward pass of training, padding included: a long tail of lengths would be mostly padding in a single one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +67,13 @@ def warm_start(
 
 
 def train(policy: CausalLm, optimizer: torch.optim.Optimizer, examples: Sequence[Example]) -> None:
-    """One step down the mean cross-entropy of the answers' tokens."""
-    contexts, answers = [one.context for one in examples], [one.answer for one in examples]
-    loss = -policy.logprobs(policy.module, contexts, answers, [1.0] * len(examples)).mean()
-    loss.backward()
+    """One step down the mean cross-entropy of the answers' tokens, in passes of examples of like lengths."""
+    tokens = sum(len(one.answer) for one in examples)
+    for indices in micro_batches([Shape(len(one.answer), len(one.context)) for one in examples], TOKENS_AT_ONCE):
+        part = [examples[index] for index in sorted(indices)]
+        contexts, answers = [one.context for one in part], [one.answer for one in part]
+        loss = -policy.logprobs(policy.module, contexts, answers, [1.0] * len(part)).sum() / tokens
+        loss.backward()
     torch.nn.utils.clip_grad_norm_(policy.module.parameters(), 1.0)
     optimizer.step()
     optimizer.zero_grad()
