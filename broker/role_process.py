@@ -15,7 +15,7 @@ import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import structlog
 
@@ -27,6 +27,7 @@ from broker.telemetry import Meter, configure
 
 log = structlog.get_logger()
 
+T = TypeVar("T")
 
 Role = Callable[[Path, str, asyncio.Event], Awaitable[object]]
 """(run folder, name of the process, stop) → runs until the run is over or stop is set."""
@@ -61,6 +62,22 @@ def leave(code: int) -> NoReturn:
     if code:
         os._exit(code)
     sys.exit(0)
+
+
+async def loaded(stop: asyncio.Event, make: Callable[..., T], *arguments: Any, **options: Any) -> T:
+    """What `make` answers, made in a thread. Told to leave meanwhile, the process ends at once: it holds nothing yet,
+    and a thread that loads a model cannot be interrupted.
+    """
+    making = asyncio.ensure_future(asyncio.to_thread(make, *arguments, **options))
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait((making, stopping), return_when=asyncio.FIRST_COMPLETED)
+    if not making.done():
+        log.info("told to leave while loading")
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+    await end([stopping])
+    return making.result()
 
 
 def run_role(main: Callable[[asyncio.Event], Awaitable[object]]) -> int:

@@ -13,7 +13,7 @@ import structlog
 from broker.cancellation import together
 from broker.consume import Consuming, Rules, consume
 from broker.redis_broker import RedisBroker
-from broker.role_process import beating, command, leave
+from broker.role_process import beating, command, leave, loaded
 from broker.settings import BrokerSection, RunSection, WeightsSection, broker_url, load_section, run_folder_settings
 from broker.streams import PROMPTS
 from broker.telemetry import Meter
@@ -37,7 +37,7 @@ async def rollout(folder: Path, name: str, stop: asyncio.Event) -> None:
     meter = Meter(stage="loading the engine")
     broker = await RedisBroker.connect(broker_url(broker_settings), folder.name)
     async with beating(broker, name, "rollout", meter):
-        engine = await asyncio.to_thread(create, settings.engine, folder / "model", settings, seed=seed)
+        engine = await loaded(stop, create, settings.engine, folder / "model", settings, seed=seed)
         log.info("engine loaded")
         store = VersionStore(folder / "store")
         meter.stage = "waiting for the run to open"

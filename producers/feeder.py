@@ -18,6 +18,7 @@ import structlog
 from broker.contract import Evaluation, FeederBroker
 from broker.entering import entered
 from broker.errors import Backpressure, Reset, Unavailable
+from broker.role_process import loaded
 from broker.settings import RunSection
 from broker.telemetry import Meter
 from producers.prompt_groups import PromptGroups
@@ -54,7 +55,7 @@ async def run(
     Raises Misconfigured before anything is admitted, Unavailable when the run does not open within `enter_s`.
     """
     meter.stage = "reading prompts"
-    groups = await asyncio.to_thread(PromptGroups.of, folder / "model", run, prompts, rollout)
+    groups = await loaded(stop, PromptGroups.of, folder / "model", run, prompts, rollout)
     log.info("prompts read")
     await feed(broker, groups, meter=meter, stop=stop, enter_s=enter_s)
 
