@@ -42,8 +42,8 @@ class Spread:
     """Groups by staleness, as text, so that it can be a JSON key."""
 
 
-def spread(entries: Sequence[Entry], version: int) -> Spread:
-    """Staleness over a batch."""
-    values = [staleness_of(entry, version) for entry in entries]
+def spread(oldest: Sequence[int], version: int) -> Spread:
+    """Staleness over a batch trained from `version`; `oldest`: of each group, the oldest version that sampled it."""
+    values = [version - one for one in oldest]
     counts = {str(value): values.count(value) for value in sorted(set(values))}
     return Spread(mean=sum(values) / len(values), largest=max(values), counts=counts)

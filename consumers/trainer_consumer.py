@@ -233,7 +233,7 @@ class Trainer:
         train_s: float,
         publish_s: float,
     ) -> None:
-        staleness = spread([one.entry for one in deliveries], self.live.version - 1)
+        staleness = spread([one.entry.oldest_version for one in deliveries], self.live.version - 1)
         self.meter.progress += 1
         self.meter.items += len(groups)
         self.meter.tokens += sum(group.tokens for group in groups)
