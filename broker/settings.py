@@ -144,4 +144,10 @@ def run_folder_settings(folder: Path) -> dict[str, Any]:
         raise Misconfigured(
             f"{folder} holds no {RUN_SETTINGS_FILE}, so it is not a run folder; name one that `tidemill run` made"
         )
-    return json.loads(path.read_text())
+    try:
+        sections = json.loads(path.read_text())
+    except ValueError as error:
+        raise Misconfigured(
+            f"{path} is no JSON ({error}); nothing was started; put back what the run wrote, or start a new run"
+        ) from None
+    return sections

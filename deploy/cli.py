@@ -21,6 +21,7 @@ from deploy.cores import usable_here
 from deploy.cross_checks import warnings_between
 from deploy.run_check import load_run, saved_run
 from deploy.run_folder import find_run, new_run_folder, runs_root
+from deploy.run_paths import check_paths
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Asynchronous RLHF.")
 console = Console()
@@ -45,6 +46,7 @@ def run(
             f"--slots {slots}: moving slots between pools is not built yet; nothing was started; "
             "leave --slots out: trainer and producers keep their places then"
         )
+    check_paths(settings)
     if check:
         for warning in warnings_between(settings, usable_here().count):
             console.print(f"warning: {warning}", highlight=False, markup=False, soft_wrap=True)

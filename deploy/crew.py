@@ -14,6 +14,7 @@ from pathlib import Path
 from broker.errors import Fenced
 from broker.settings import URL_VARIABLE
 from deploy.cores import LIGHT, Share, Usable, budget
+from deploy.last_words import readable
 from deploy.run_settings import RunSettings
 from deploy.snapshot import Process
 from scheduler.controller_process import Command, ControllerProcess, thread_environment
@@ -94,7 +95,7 @@ class Crew:
                 words = (
                     ""
                     if isinstance(decision, Leave)
-                    else process.last_words(12 if isinstance(decision, StopRun) else 1)
+                    else readable(process.last_words(12 if isinstance(decision, StopRun) else 1))
                 )
                 ends.append(Happened(name=name, decision=decision, last_words=words))
         return ends

@@ -18,7 +18,7 @@ import numpy as np
 
 from broker.errors import Misconfigured, TidemillError
 from broker.settings import ModelSection, RunSection, WarmStart, load_section, run_folder_settings
-from producers.settings import PromptsSection
+from producers.settings import PromptsSection, RolloutSection
 
 if TYPE_CHECKING:
     from consumers.warm_start import Example
@@ -51,8 +51,9 @@ def digest_of(model: ModelSection, prompts: PromptsSection, seed: int) -> str:
 
 
 def prepare(folder: Path) -> None:
-    """Make `folder/model`, whole or not at all. Raises Misconfigured."""
+    """Make `folder/model`, whole or not at all, and see that it can read the prompts. Raises Misconfigured."""
     from consumers.initial_weights import link_folder
+    from producers.prompt_groups import PromptGroups
 
     if (folder / "model").is_dir():
         return
@@ -64,6 +65,8 @@ def prepare(folder: Path) -> None:
         say(stage="model", reused=str(cached))
     else:
         make(cached, model, prompts, run.seed)
+    say(stage="model", checking="the first prompts")
+    PromptGroups.of(cached, run, prompts, load_section(RolloutSection, "rollout", raw["rollout"]))
     link_folder(cached, folder / "model")
     say(stage="model", ready=str(folder / "model"))
 

@@ -91,7 +91,7 @@ class Launch:
                     self.say(sentence)
                 self.show_stage("preparing the model", stage.detail)
                 if isinstance(end, StopRun):
-                    words = stage.process.last_words()
+                    words = stage.last_words()
                     return Ending(exit_code=end.exit_code, reason=f"the initial model {end.reason}\n{words}")
                 if end is not None:
                     return None

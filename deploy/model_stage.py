@@ -34,6 +34,10 @@ class ModelStage:
         )
         self.process = ControllerProcess(command, Limits(crashes=2))
 
+    def last_words(self) -> str:
+        """The end of what it wrote, without its news."""
+        return "\n".join(line for line in self.process.last_words().splitlines() if not line.startswith("{"))
+
     def tick(self, now: float) -> tuple[list[str], Leave | StopRun | None]:
         """Sentences worth keeping, and the end once there is one."""
         decision = self.process.tick(now)
@@ -50,7 +54,8 @@ def detail_of(fact: dict[str, Any]) -> str:
     if "step" in fact:
         until = f"until {fact['until']:g}" if "until" in fact else ""
         return f"warm start: step {fact['step']}/{fact.get('of', '?')}, accuracy {fact['accuracy']:.3f} {until}".strip()
-    return f"building {fact['building']}" if "building" in fact else ""
+    doing = next((name for name in ("building", "checking") if name in fact), "")
+    return f"{doing} {fact[doing]}" if doing else ""
 
 
 def sentence_of(fact: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ from broker.settings import Section, load_section, run_folder_settings
 from deploy.cross_checks import problems_between
 from deploy.names import unknown_names
 from deploy.run_files import find_run_file, overlaid, read_run_file
+from deploy.run_paths import rooted
 from deploy.run_settings import SECTIONS, RunSettings
 from scheduler.settings import SHIPPED_POOLS, PoolSection
 
@@ -23,9 +24,9 @@ from scheduler.settings import SHIPPED_POOLS, PoolSection
 def load_run(name: str, overrides: Sequence[str] = ()) -> RunSettings:
     """The settings of a run file or a shipped run. Raises Misconfigured listing every problem, one a line."""
     path = find_run_file(name)
-    values = read_run_file(path)
+    values = rooted(read_run_file(path), path.parent)
     values.setdefault("run", {}).setdefault("name", path.stem)
-    return checked(overlaid(values, overrides))
+    return checked(rooted(overlaid(values, overrides), Path.cwd()))
 
 
 def saved_run(folder: Path) -> RunSettings:
@@ -58,11 +59,23 @@ def section_of(name: str, content: Any) -> Section | dict[str, PoolSection]:
         near = difflib.get_close_matches(name, [*SECTIONS, "pools"], n=1)
         hint = f'did you mean "[{near[0]}]"?' if near else f"known sections: {', '.join([*SECTIONS, 'pools.*'])}"
         raise Misconfigured(f"[{name}]: unknown section; nothing was started; {hint}")
-    return load_section(SECTIONS[name], name, content)
+    return load_section(SECTIONS[name], name, mapping(f"[{name}]", content))
 
 
-def pools_of(content: Mapping[str, Any]) -> dict[str, PoolSection]:
-    pools = {name: load_section(PoolSection, f"pools.{name}", pool) for name, pool in content.items()}
+def mapping(where: str, content: Any) -> Mapping[str, Any]:
+    """A section's keys and values. Raises Misconfigured for a single value in their place."""
+    if not isinstance(content, Mapping):
+        raise Misconfigured(
+            f"{where} = {content!r} is no section; nothing was started; write {where} and keys below it"
+        )
+    return content
+
+
+def pools_of(content: Any) -> dict[str, PoolSection]:
+    pools = {
+        name: load_section(PoolSection, f"pools.{name}", mapping(f"[pools.{name}]", pool))
+        for name, pool in mapping("[pools]", content).items()
+    }
     for name, pool in pools.items():
         if name not in SHIPPED_POOLS and not (pool.stream and pool.command):
             near = difflib.get_close_matches(name, SHIPPED_POOLS, n=1)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
-from broker.errors import Misconfigured
+from broker.registry import Named
 from consumers.algorithms.base import Algorithm
 from consumers.settings import AlgorithmSection
 
@@ -20,13 +18,5 @@ ALGORITHMS = {
 
 
 def create(settings: AlgorithmSection) -> Algorithm:
-    """The algorithm of these settings. Raises Misconfigured for a name that is neither listed nor importable."""
-    module, _, attribute = ALGORITHMS.get(settings.name, settings.name).partition(":")
-    try:
-        make = getattr(import_module(module), attribute or "make")
-    except (ImportError, AttributeError) as error:
-        raise Misconfigured(
-            f'[algorithm] name = "{settings.name}": {error}; nothing was started; known: {", ".join(ALGORITHMS)}, or '
-            "module:function"
-        ) from error
-    return make(settings)
+    """The algorithm of these settings. Raises Misconfigured for a name that leads to no algorithm."""
+    return Named(f'[algorithm] name = "{settings.name}"', settings.name).made(ALGORITHMS, Algorithm, settings)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 
-from broker.errors import Misconfigured
+from broker.registry import Named
 from consumers.policies.base import Policy
 from consumers.settings import Lora
 
@@ -16,13 +15,7 @@ POLICIES = {
 
 
 def create(name: str, folder: Path, *, dtype: str, lora: Lora | None, seed: int, device: str) -> Policy:
-    """The policy of a model folder. Raises Misconfigured for a name that is neither listed nor importable."""
-    module, _, attribute = POLICIES.get(name, name).partition(":")
-    try:
-        kind = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise Misconfigured(
-            f'[train] options.policy = "{name}": {error}; nothing was started; known: {", ".join(POLICIES)}, '
-            "or module:class"
-        ) from error
-    return kind(folder, dtype=dtype, lora=lora, seed=seed, device=device)
+    """The policy of a model folder. Raises Misconfigured for a name that leads to no policy."""
+    return Named(f'[train] options.policy = "{name}"', name).made(
+        POLICIES, Policy, folder, dtype=dtype, lora=lora, seed=seed, device=device
+    )

@@ -5,13 +5,12 @@ For: building the engine a run asks for. Not for: which one `auto` means (`choic
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from broker.errors import Misconfigured
+from broker.registry import Named
 
 if TYPE_CHECKING:
     from producers.engines.base import Engine
@@ -28,11 +27,15 @@ ENGINES = {
 
 
 def create(name: str, model_folder: Path, settings: RolloutSection, *, seed: int) -> Engine:
-    """The engine of these settings; a core gets its thread. Raises Misconfigured for a name that leads nowhere."""
+    """The engine of these settings; a core gets its thread. Raises Misconfigured for a name that leads to no engine."""
+    from producers.engines.base import Engine, EngineCore
     from producers.engines.stepped import SteppedEngine
 
-    made: Any = factory(chosen(name, model_folder))(model_folder=model_folder, settings=settings, seed=seed)
-    return SteppedEngine(made) if hasattr(made, "step") else made
+    named = Named(f'[rollout] engine = "{name}"', chosen(name, model_folder))
+    made = named.called(ENGINES, model_folder=model_folder, settings=settings, seed=seed)
+    if hasattr(made, "step"):
+        return SteppedEngine(named.kept(made, EngineCore))
+    return named.kept(made, Engine)
 
 
 def chosen(name: str, model_folder: Path) -> str:
@@ -48,11 +51,5 @@ def chosen(name: str, model_folder: Path) -> str:
 
 
 def factory(name: str) -> Any:
-    module, _, attribute = ENGINES.get(name, name).partition(":")
-    try:
-        return getattr(import_module(module), attribute or "make")
-    except (ImportError, AttributeError, ValueError) as error:
-        raise Misconfigured(
-            f'[rollout] engine = "{name}": {error}; nothing was started; '
-            f"known: auto, {', '.join(ENGINES)}, or module:factory"
-        ) from error
+    """A registered engine's, to be called with whatever is to be measured."""
+    return Named(f'[rollout] engine = "{name}"', name).load(ENGINES)

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Mapping
-from importlib import import_module
+from collections.abc import Mapping
 from typing import Any
 
 from broker.errors import Misconfigured
+from broker.registry import Named
 from producers.mixture import Schedule
 from producers.prompt_sources.base import PromptSource
 from producers.prompt_sources.sources import Sources
@@ -57,23 +57,13 @@ def create_source(options: Mapping[str, Any], seed: int, held_out: int) -> Promp
     """One source. Raises Misconfigured for an unknown name or option."""
     name = str(options["source"])
     given = {key: value for key, value in options.items() if key != "source"}
-    make = factory(name)
+    named = Named(f'[prompts] source = "{name}"', name)
+    make = named.load(SOURCES)
     parameters = inspect.signature(make).parameters
     if "held_out" in parameters:
         given.setdefault("held_out", held_out)
     check_options(name, given, parameters)
-    return make(seed=seed, **given)
-
-
-def factory(name: str) -> Callable[..., PromptSource]:
-    path = SOURCES.get(name, name)
-    module, _, attribute = path.partition(":")
-    try:
-        return getattr(import_module(module), attribute or "make")
-    except (ImportError, AttributeError, ValueError) as error:
-        near = difflib.get_close_matches(name, SOURCES, n=1)
-        hint = f'did you mean "{near[0]}"?' if near else f"known: {', '.join(SOURCES)}, or module:factory"
-        raise Misconfigured(f'[prompts] source = "{name}": {error}; nothing was started; {hint}') from error
+    return named.kept(make(seed=seed, **given), PromptSource)
 
 
 def check_options(name: str, given: Mapping[str, Any], parameters: Mapping[str, inspect.Parameter]) -> None:

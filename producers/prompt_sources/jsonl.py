@@ -26,8 +26,7 @@ class Lines:
     def __init__(self, path: Path, prompt_field: str, answer_field: str, template: str) -> None:
         if not path.is_file():
             raise Misconfigured(
-                f"[prompts] path = {path.absolute()}: no such file; nothing was started; correct the path (a relative "
-                "one starts at the folder the run is started in)"
+                f"[prompts] path = {path.absolute()}: no such file; nothing was started; correct the path"
             )
         self.path, self.prompt_field, self.answer_field = path.absolute(), prompt_field, answer_field
         self.template = checked(template)

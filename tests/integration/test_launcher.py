@@ -220,10 +220,11 @@ def test_a_run_that_stands_still_stops_and_names_who_holds_it(made: Callable[...
 
 
 def test_a_role_that_is_misconfigured_stops_the_run_with_its_own_words(made: Callable[..., Path]) -> None:
-    folder = made('reward.parts=[{name = "json:no_such_rule"}]')
+    folder = made('reward.parts=[{name = "json:loads"}]')
     launched = Launched(folder)
     assert launched.end() == 2, launched.text()
-    assert "no_such_rule" in launched.text()
+    assert "[reward] parts: loads: TypeError: missing a required argument: 's'" in launched.text()
+    assert '{"' not in launched.text(), "a person reads sentences"
     assert "Traceback" not in launched.text()
     assert left_over(folder) == []
 

@@ -42,7 +42,7 @@ def test_a_file_of_ones_own_is_named_after_itself(tmp_path: Path) -> None:
 
 
 def test_a_dotted_path_is_accepted_wherever_a_name_is() -> None:
-    assert load_run("addition", ["train.learner=json:loads", "rollout.engine=json"]).train.learner == "json:loads"
+    assert load_run("addition", ["train.learner=json:loads", "rollout.engine=json:load"]).train.learner == "json:loads"
 
 
 def test_none_takes_a_value_away() -> None:
