@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -126,15 +127,16 @@ def redis(
     arguments: Annotated[list[str], typer.Argument(metavar="COMMAND [ARGUMENT]...")],
     run: Annotated[str, typer.Option(help="a run's folder or name")] = "latest",
 ) -> None:
-    """A Redis command on a run's server; {} stands for the run, as in `XLEN tm:{}:scored`."""
-    from deploy.redis_command import ask, expanded, shown, stock_command
+    """A Redis command on a run's server; {} stands for the run (`XLEN tm:{}:scored`), {group} for an open group."""
+    from deploy.redis_command import ask, stock_command, words_for
+    from deploy.redis_reply import shown_reply
     from deploy.server import reachable
 
     folder = find_run(run, runs_root())
     with reachable(folder, saved_run(folder).broker) as url:
-        words = expanded(arguments, folder.name)
+        words = words_for(url, folder.name, arguments)
         print(stock_command(url, words), file=sys.stderr)
-        print(shown(ask(url, words)))
+        print(shown_reply(words, ask(url, words)))
 
 
 @app.command()
@@ -162,7 +164,7 @@ def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
     if not rows:
         console.print("nothing there")
         return
-    table = Table(*rows[0])
+    table = Table(*rows[0], box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     for row in rows:
         table.add_row(*(cell(row.get(name)) for name in rows[0]))
     console.print(table)
@@ -170,7 +172,7 @@ def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
 
 def cell(value: Any) -> str:
     if isinstance(value, list):
-        return f"{len(value)}: {', '.join(map(str, value[:3]))}{', …' if len(value) > 3 else ''}" if value else ""
+        return f"{len(value)}: {', '.join(map(str, value[:2]))}{' …' if len(value) > 2 else ''}" if value else ""
     return "" if value is None else str(value)
 
 

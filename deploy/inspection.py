@@ -45,7 +45,7 @@ def ledger(server: Records) -> list[Row]:
     for _, line in server.newest("ledger"):
         groups = line["groups"].split()
         names = ("version", "epoch", "parent_epoch")
-        rows.append({**{name: int(line[name]) for name in names}, "digest": line["digest"][:12], "groups": groups})
+        rows.append({**{name: int(line[name]) for name in names}, "digest": line["digest"][:8], "groups": groups})
     return rows
 
 
@@ -68,7 +68,7 @@ def weights(server: Records) -> list[Row]:
     rows: list[Row] = []
     for version, announced in sorted(server.hash(server.keys.versions).items(), key=lambda item: int(item[0])):
         facts = json.loads(announced)
-        row = {"version": int(version), "epoch": facts["epoch"], "path": facts["path"], "digest": facts["digest"][:12]}
+        row = {"version": int(version), "epoch": facts["epoch"], "path": facts["path"], "digest": facts["digest"][:8]}
         rows.append({**row, "live": version == live, "held_by": holders.get(version, [])})
     return rows
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +35,18 @@ async def live_snapshot(folder: Path, settings: RunSettings, url: str) -> Snapsh
     broker = await RedisBroker.connect(url, folder.name)
     try:
         observer = Observer(folder, settings, broker, started=time.monotonic())
-        return await observer.look()
+        return with_shares(await observer.look(), saved_snapshot(folder))
     finally:
         await broker.close()
+
+
+def with_shares(snapshot: Snapshot, saved: dict[str, Any]) -> Snapshot:
+    """How busy each process was, from the launcher's newest look: it takes two reports, and one look has one."""
+    known = {(name, process["pid"]): process["busy"] for name, process in saved.get("processes", {}).items()}
+    processes = {
+        name: replace(process, busy=known.get((name, process.pid))) for name, process in snapshot.processes.items()
+    }
+    return replace(snapshot, processes=processes)
 
 
 def snapshot_from(saved: dict[str, Any]) -> Snapshot:

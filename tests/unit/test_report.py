@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from deploy.closing import closing_lines, one_line
 from deploy.curve import draw_curve
 from deploy.records import GrowingFile, by_version, records
-from deploy.redis_command import expanded, shown, stock_command
 from deploy.report import make_report, percentile
 from deploy.server import unfit, without_password
 
@@ -91,21 +90,6 @@ def test_the_percentile_is_reached_by_its_share(values: list[int], share: float)
     found = percentile(Counter(values).items(), share)
     assert sum(value <= found for value in values) >= share * len(values)
     assert sum(value < found for value in values) < share * len(values)
-
-
-def test_replies_look_as_in_redis_cli() -> None:
-    reply = [b"1-0", [b"group", b"a/0/1"], 3, None, []]
-    assert shown(reply) == ('1) "1-0"\n2) 1) "group"\n   2) "a/0/1"\n3) (integer) 3\n4) (nil)\n5) (empty array)')
-    assert shown(b'say "hi"\n') == '"say \\"hi\\"\\n"'
-    assert shown(b"\x00\xff") == '"\\x00\\xff"'
-    assert shown("12 + 34 → 46".encode()) == '"12 + 34 → 46"'
-
-
-def test_braces_stand_for_the_run_and_the_stock_command_is_complete() -> None:
-    words = expanded(["XLEN", "tm:{}:scored"], "demo-1")
-    assert words == ["XLEN", "tm:{demo-1}:scored"]
-    assert stock_command("unix:///a b/redis.sock", words) == "redis-cli -s '/a b/redis.sock' XLEN 'tm:{demo-1}:scored'"
-    assert stock_command("redis://h:1/0", ["PING"]) == "redis-cli -u redis://h:1/0 PING"
 
 
 def test_a_server_is_judged_by_what_it_says_of_itself() -> None:
