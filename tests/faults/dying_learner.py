@@ -1,7 +1,8 @@
-"""A scripted learner that kills its own process once, in a chosen gap between the batch's choice and the checkpoint.
+"""A learner that kills its own process once, in a chosen gap between the batch's choice and the checkpoint.
 
-For: `train.learner = "tests.faults.dying_learner:make"` with `options = {gap = …, mark = …}`. The file `mark` remembers
-that it has died already, so that the next trainer lives.
+For: `train.learner = "tests.faults.dying_learner:make"` with `options = {of = …, gap = …, at = …, mark = …}`: any
+learner (`of`), whose process dies on the way to version `at`. The file `mark` remembers that it has died already, so
+that the next trainer lives.
 """
 
 from __future__ import annotations
@@ -15,46 +16,94 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from broker.contract import LedgerLine
 from broker.messages import Actions, Group
-from consumers.learners.base import StepResult
-from consumers.learners.scripted import ScriptedLearner
+from broker.redis_trainer import RedisTrainer
+from consumers.learners import create
+from consumers.learners.base import Learner, StepResult
+from consumers.settings import TrainSection
 
-GAPS = ("before the step", "after the step", "while the version is written", "after it is written", "in the checkpoint")
-DIES_AT = 5
-"""The version whose step is interrupted; a checkpoint is due at it too."""
+STEP_LOST = ("before the step", "after the step", "while the version is written", "before the manifest")
+"""The version was not whole: its batch is trained again, by another epoch."""
+
+STEP_KEPT = ("before the commit", "after the commit", "in the checkpoint")
+"""The version lay whole in the store: the next trainer finds it there, and replays to it."""
+
+GAPS = (*STEP_LOST, *STEP_KEPT)
 
 
-class DyingLearner(ScriptedLearner):
-    def __init__(self, gap: str, mark: Path) -> None:
-        super().__init__(pace_s=0.0)
-        self.gap, self.mark = gap, mark
+class Death:
+    """The moment of it."""
 
-    def die(self, gap: str, version: float) -> None:
-        if gap == self.gap and version == DIES_AT and not self.mark.exists():
+    def __init__(self, gap: str, at: int, mark: Path) -> None:
+        self.gap, self.at, self.mark = gap, at, mark
+
+    def comes(self, gap: str, version: int) -> None:
+        if gap == self.gap and version == self.at and not self.mark.exists():
             self.mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+class DyingLearner:
+    """`inner`, step by step on its way to the grave; see `consumers.learners.base.Learner`."""
+
+    def __init__(self, inner: Learner, death: Death) -> None:
+        self.inner, self.death = inner, death
+        self.version = 0
+        """Of the weights as they are now."""
 
     def step(
         self, groups: Sequence[Group], advantages: Sequence[NDArray[np.float32]], *, version: int, seed: int
     ) -> StepResult:
-        self.die("before the step", version + 1)
-        result = super().step(groups, advantages, version=version, seed=seed)
-        self.die("after the step", self.weights)
+        self.death.comes("before the step", version + 1)
+        result = self.inner.step(groups, advantages, version=version, seed=seed)
+        self.version = version + 1
+        self.death.comes("after the step", self.version)
         return result
 
     def export(self, folder: Path) -> None:
-        super().export(folder)
+        self.inner.export(folder)
         if folder.parent.name == "versions":
-            self.die("while the version is written", self.weights)
+            self.death.comes("while the version is written", self.version)
 
     def logprobs(self, contexts: Sequence[Actions], continuations: Sequence[Actions]) -> list[NDArray[np.float32]]:
-        self.die("after it is written", self.weights)
-        return super().logprobs(contexts, continuations)
+        self.death.comes("before the manifest", self.version)
+        return self.inner.logprobs(contexts, continuations)
 
     def save(self, folder: Path) -> None:
-        self.die("in the checkpoint", self.weights)
-        super().save(folder)
+        self.inner.save(folder)
+        self.death.comes("in the checkpoint", self.version)
+
+    def load(self, folder: Path) -> None:
+        self.inner.load(folder)
+
+    def load_weights(self, folder: Path) -> None:
+        self.inner.load_weights(folder)
+
+    def save_pretrained(self, folder: Path) -> None:
+        self.inner.save_pretrained(folder)
+
+    def close(self) -> None:
+        self.inner.close()
 
 
-def make(*, settings: Any, **_: object) -> DyingLearner:
-    return DyingLearner(settings.options["gap"], Path(settings.options["mark"]))
+def make(*, settings: TrainSection, **others: Any) -> DyingLearner:
+    """The learner `of`, which takes whatever other options there are."""
+    own = dict(settings.options)
+    name, gap, at, mark = (own.pop(key) for key in ("of", "gap", "at", "mark"))
+    death = Death(gap, at, Path(mark))
+    let_commits_die(death)
+    inner = create(name, settings=settings.model_copy(update={"learner": name, "options": own}), **others)
+    return DyingLearner(inner, death)
+
+
+def let_commits_die(death: Death) -> None:
+    """No learner is called around the commit, so there death waits in the broker's verb."""
+    commit = RedisTrainer.commit
+
+    async def dying(self: RedisTrainer, line: LedgerLine, *rest: Any, **more: Any) -> None:
+        death.comes("before the commit", line.version)
+        await commit(self, line, *rest, **more)
+        death.comes("after the commit", line.version)
+
+    setattr(RedisTrainer, "commit", dying)  # noqa: B010  a class's method is replaced on purpose

@@ -1,106 +1,80 @@
-"""Every group trains exactly once, whatever dies: the trainer in every gap, the server with and without its data."""
+"""Every group trains exactly once, whatever dies: each role, the trainer in every gap, the server with and without its
+data, everything at once. Each story is told twice: by script, and with a real model (`nightly`)."""
 
 from __future__ import annotations
 
-import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-import redis
 
 from broker import embedded_server
-from broker.weights import VersionStore, chain
-from deploy.run_check import load_run
-from deploy.run_folder import new_run_folder
-from tests.faults.dying_learner import GAPS
-from tests.integration.test_launcher import QUICK, Launched, assert_balanced, lay_model, left_over, report_of
+from tests.faults.audit import assert_every_group_has_one_fate, assert_went_well, lineage_of, said_by_trainers
+from tests.faults.dying_learner import GAPS, STEP_KEPT
+from tests.faults.strikes import FORGOTTEN, LOST, STRIKES, Observed
+from tests.faults.worlds import ROOT, SCRIPTED, WORLDS, Begin, World
 
 
-def a_run(tmp_path: Path, *overrides: str) -> Path:
-    from datetime import UTC, datetime
-
-    settings = load_run("addition", [*QUICK, "train.checkpoint_every=5", *overrides])
-    folder = new_run_folder(settings, tmp_path / "runs", datetime.now(UTC)).resolve()
-    lay_model(folder / "model")
-    return folder
-
-
-def lineage_of(folder: Path) -> list[str]:
-    """Ids trained by the surviving lineage, as far back as the store keeps it."""
-    store = VersionStore(folder / "store")
-    manifests = store.manifests()
-    newest = max(manifests, key=lambda one: (one.version, one.epoch))
-    return [group for one in chain(manifests, newest.version, newest.epoch) for group in one.groups]
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("strike", STRIKES)
+def test_whatever_dies_the_run_goes_on_to_its_end(world: World, strike: str, begin: Begin) -> None:
+    folder = begin(world)
+    run = Observed(folder)
+    run.pass_version(world.strike_at, world.within_s)
+    run = STRIKES[strike](run)
+    run.finish(world.within_s)
+    assert_went_well(run, world)
+    assert (LOST in said_by_trainers(folder)) == (strike in FORGOTTEN)
 
 
-def versions_of(folder: Path) -> list[int]:
-    return [json.loads(line)["version"] for line in (folder / "steps.jsonl").read_text().splitlines()]
-
-
-def assert_trained_once(folder: Path, versions: int) -> None:
-    trained = lineage_of(folder)
-    assert len(trained) == len(set(trained)), "a group trained twice"
-    assert report_of(folder)["books"]["trained"] == 8 * versions
-    assert report_of(folder)["staleness"]["max"] <= 1
-    assert versions_of(folder) == sorted(versions_of(folder)), "versions went back"
-    assert_balanced(folder)
-    assert left_over(folder) == []
-
-
+@pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("gap", GAPS)
-def test_a_trainer_killed_in_any_gap_loses_nothing_and_trains_nothing_twice(gap: str, tmp_path: Path) -> None:
-    mark = tmp_path / "died"
-    folder = a_run(
-        tmp_path,
-        'train.learner="tests.faults.dying_learner:make"',
-        f'train.options={{gap = "{gap}", mark = "{mark}"}}',
-        "weights.canary=false",
-        "run.steps=12",
-    )
-    launched = Launched(folder, PYTHONPATH=str(Path(__file__).parents[2]))
-    assert launched.end(within_s=60) == 0, launched.text()
+def test_a_trainer_killed_in_any_gap_loses_nothing_and_trains_nothing_twice(
+    world: World, gap: str, begin: Begin, tmp_path: Path
+) -> None:
+    mark, at = tmp_path / "died", 10
+    options = f'{{of = "{world.learner}", gap = "{gap}", at = {at}, mark = "{mark}"}}'
+    folder = begin(world, 'train.learner="tests.faults.dying_learner:make"', f"train.options={options}")
+    run = Observed(folder)
+    run.finish(world.within_s)
     assert mark.exists(), "the trainer never came to this gap"
-    assert_trained_once(folder, 12)
+    assert_went_well(run, world)
+    first, second = (lineage_of(folder)[version - 1].epoch for version in (1, at))
+    assert (second == first) == (gap in STEP_KEPT)
 
 
-def test_flushall_in_the_middle_of_a_run_loses_no_group(tmp_path: Path) -> None:
-    folder = a_run(tmp_path, "train.options={pace_s=0.1}", "run.steps=30")
-    launched = Launched(folder)
-    launched.reach(6)
-    with redis.Redis.from_url(embedded_server.address(folder / "redis")) as client:
-        client.flushall()
-    assert launched.end(within_s=60) == 0, launched.text()
-    assert_trained_once(folder, 30)
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("staleness", [0, 1, 4])
+def test_every_bound_makes_progress_and_holds(world: World, staleness: int, begin: Begin) -> None:
+    run = Observed(begin(world, f"train.staleness={staleness}"))
+    run.finish(world.within_s)
+    assert_went_well(run, world, staleness=staleness)
 
 
-@pytest.mark.parametrize("staleness", [0, 4])
-def test_every_bound_makes_progress_and_holds(staleness: int, tmp_path: Path) -> None:
-    folder = a_run(tmp_path, f"train.staleness={staleness}", "run.steps=15")
-    launched = Launched(folder)
-    assert launched.end(within_s=60) == 0, launched.text()
-    assert report_of(folder)["steps"] == 15
-    assert report_of(folder)["staleness"]["max"] <= staleness
-    assert_balanced(folder)
+def test_groups_without_signal_leave_with_their_reason_while_the_reward_consumer_dies(begin: Begin) -> None:
+    last_digit_even = 'reward.parts=[{name = "format", options = {pattern = ".*[02468] <.s>"}}]'
+    folder = begin(SCRIPTED, "algorithm.dynamic_sampling=true", "rollout.group_size=2", last_digit_even)
+    run = Observed(folder)
+    run.pass_version(SCRIPTED.strike_at, SCRIPTED.within_s)
+    run = STRIKES["reward-0"](run)
+    run.finish(SCRIPTED.within_s)
+    assert_went_well(run, SCRIPTED)
+    assert set(assert_every_group_has_one_fate(folder).retired.values()) == {"no_signal"}
 
 
-def test_a_second_trainer_fences_the_first_and_harms_nothing(tmp_path: Path) -> None:
-    import os
-    import subprocess
-    import sys
-
-    folder = a_run(tmp_path, "train.options={pace_s=0.1}", "run.steps=40")
-    launched = Launched(folder)
-    launched.reach(5)
-    env = {**os.environ, "TIDEMILL_BROKER_URL": embedded_server.address(folder / "redis")}
+def test_a_second_trainer_fences_the_first_and_harms_nothing(begin: Begin) -> None:
+    folder = begin(SCRIPTED, "train.options={pace_s=0.1}")
+    run = Observed(folder)
+    run.pass_version(5, SCRIPTED.within_s)
+    env = {**os.environ, "TIDEMILL_BROKER_URL": embedded_server.address(folder / "redis"), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "consumers", "trainer", "--run", str(folder), "--name", "trainer-9"]
     second = subprocess.Popen(command, env=env, stderr=subprocess.DEVNULL)
     try:
-        code = launched.end(within_s=60)
+        code = run.end(within_s=60)
     finally:
         second.terminate()
         second.wait(20)
     assert code in (0, 76), "the first trainer was fenced, or the second trained the run to its end"
-    trained = lineage_of(folder)
-    assert len(trained) == len(set(trained)), "a group trained twice"
-    books = report_of(folder)["books"]
-    assert books["admitted"] == books["trained"] + books["retired"] + books["buried"] + books["open"]
+    assert_every_group_has_one_fate(folder)
