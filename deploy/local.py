@@ -161,11 +161,17 @@ class Launch:
             return Ending(exit_code=0, reason=finished)
         if crew.was_fenced(name):
             if name == TRAINER:
-                return Ending(exit_code=Fenced.exit_code, reason=f"{name} {decision.reason}")
+                return Ending(exit_code=Fenced.exit_code, reason=f"{name} {decision.reason}; {self.after_fencing()}")
             return None
         crew.start_again(name, time.monotonic())
         self.say(f"{name} {decision.reason}, but the run goes on; starting it again")
         return None
+
+    def after_fencing(self) -> str:
+        return (
+            "everything this launcher started ends, and the other trainer keeps the run; "
+            f"if nobody runs it any more, go on with `tidemill resume {self.folder.name}`"
+        )
 
     def stands_still(self, snapshot: Snapshot, seconds: float) -> Ending:
         reason = (

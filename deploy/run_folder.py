@@ -91,8 +91,9 @@ def launching(folder: Path) -> Generator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.seek(0)
+            holder = f"process {pid}" if (pid := lock.read().strip()) else "a process that has just begun"
             raise Misconfigured(
-                f"{folder.name} is being run already, by process {lock.read().strip()}; nothing was started; "
+                f"{folder.name} is being run already, by {holder}; nothing was started; "
                 f"look with `tidemill status {folder.name}`, or end that process first"
             ) from None
         lock.truncate(0)

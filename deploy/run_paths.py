@@ -55,7 +55,7 @@ def is_folder(init: str) -> bool:
 
 
 def absolute(path: str, base: Path) -> str:
-    return str(base.absolute() / Path(path).expanduser())
+    return str((base / Path(path).expanduser()).resolve())
 
 
 def check_paths(settings: RunSettings) -> None:
