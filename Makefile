@@ -7,6 +7,7 @@ export VENV
 
 # Cores are shared by many processes here: one thread each, no spinning, and no hub to wait for.
 QUIET := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE HF_HUB_OFFLINE=1
+BENCHMARKS := $(patsubst benchmarks/%.py,%,$(shell grep -l __main__ benchmarks/*.py))
 TESTS := $(wildcard tests/unit tests/contract tests/integration tests/faults tests/acceptance)
 
 .PHONY: help run test check bench nightly clean ready ready-dev
@@ -30,10 +31,10 @@ check: ready-dev ## format, lint, types, import contracts
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
 
-bench: ready-dev $(patsubst benchmarks/%.py,bench-%,$(wildcard benchmarks/[a-z]*.py)) ## every benchmark
+bench: ready-dev $(addprefix bench-,$(BENCHMARKS)) ## every benchmark
 
 bench-%: ready-dev ## one benchmark: benchmarks/results/NAME.json and a line in benchmarks/README.md
-	$(QUIET) $(BIN)/python benchmarks/$*.py $(ARGS)
+	$(QUIET) $(BIN)/python -m benchmarks.$* $(ARGS)
 
 clean: ## remove the environment and caches; runs/ stays
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,18 +1,13 @@
-"""How fast engines sample, side by side with transformers' own generation: `python benchmarks/engine_torch.py`.
+"""How fast engines sample, side by side with transformers' own generation: `python -m benchmarks.engine_torch`.
 
-Prints JSON and writes `benchmarks/results/engine_torch.json`: medians of repeats in processor seconds of one thread,
-so that a busy machine disturbs little. Set OMP_NUM_THREADS=1 and OMP_WAIT_POLICY=PASSIVE.
-
-`--model smollm2` takes the shape of SmolLM2-135M with random weights; `--engines` names any of those below, or a
-registered engine.
+In processor seconds of one thread, so that a busy machine disturbs little; set OMP_NUM_THREADS=1 and
+OMP_WAIT_POLICY=PASSIVE. `--model smollm2` takes the shape of SmolLM2-135M with random weights; `--engines` names any of
+those below, or a registered engine.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -22,16 +17,14 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-import transformers
 from tokenizers import Tokenizer, decoders, models
 from transformers import AutoModelForCausalLM, ContinuousBatchingConfig, GenerationConfig, LlamaConfig, LlamaForCausalLM
 
+from benchmarks.result import Result, circumstances, gathered
 from broker.messages import Group, Prompt
 from producers.engines import ENGINES, factory
 from producers.engines.base import EngineCore
 from producers.settings import RolloutSection
-
-RESULT = Path(__file__).parent / "results" / "engine_torch.json"
 
 CONFIGS = {
     "tiny-llama": {
@@ -91,8 +84,17 @@ SHAPES = {
 }
 
 
-def core(engine: str, folder: Path, shape: Shape, options: dict[str, Any]) -> Callable[[Sequence[Group]], int]:
-    """Sample groups with a stepping engine; answers how many tokens."""
+@dataclass(frozen=True, slots=True)
+class Sampler:
+    """One way to sample."""
+
+    run: Callable[[Sequence[Group]], int]
+    """Samples these groups; answers how many tokens."""
+    close: Callable[[], None] = lambda: None
+
+
+def core(engine: str, folder: Path, shape: Shape, options: dict[str, Any]) -> Sampler:
+    """A stepping engine."""
     settings = RolloutSection(engine=engine, group_size=shape.siblings, max_rows=shape.rows, options=options)
     made: EngineCore = factory(engine)(model_folder=folder, settings=settings, seed=0)
     made.load(folder, 0)
@@ -105,11 +107,10 @@ def core(engine: str, folder: Path, shape: Shape, options: dict[str, Any]) -> Ca
             finished += made.step()
         return sum(len(rollouts.logprobs) for _, rollouts in finished)
 
-    run.close = made.close  # type: ignore[attr-defined]
-    return run
+    return Sampler(run, made.close)
 
 
-def generate(folder: Path, shape: Shape) -> Callable[[Sequence[Group]], int]:
+def generate(folder: Path, shape: Shape) -> Sampler:
     """`transformers.generate` over padded batches, as long as their longest; without log-probabilities."""
     model = AutoModelForCausalLM.from_pretrained(folder).eval()
 
@@ -125,10 +126,10 @@ def generate(folder: Path, shape: Shape) -> Callable[[Sequence[Group]], int]:
             )  # fmt: skip
         return sum(prompt.max_actions for prompt in rows)
 
-    return run
+    return Sampler(run)
 
 
-def batching(folder: Path, shape: Shape) -> Callable[[Sequence[Group]], int]:
+def batching(folder: Path, shape: Shape) -> Sampler:
     """transformers' own continuous batching with log-probabilities, its thread and cache kept from run to run."""
     model = AutoModelForCausalLM.from_pretrained(folder).eval()
     manager = model.init_continuous_batching(
@@ -154,11 +155,10 @@ def batching(folder: Path, shape: Shape) -> Callable[[Sequence[Group]], int]:
                 left -= 1
         return tokens
 
-    run.close = lambda: manager.stop(block=True)  # type: ignore[attr-defined]
-    return run
+    return Sampler(run, lambda: manager.stop(block=True))
 
 
-def runner(engine: str, folder: Path, shape: Shape) -> Callable[[Sequence[Group]], int]:
+def sampler(engine: str, folder: Path, shape: Shape) -> Sampler:
     if engine == "generate":
         return generate(folder, shape)
     if engine == "batching":
@@ -167,21 +167,23 @@ def runner(engine: str, folder: Path, shape: Shape) -> Callable[[Sequence[Group]
     return core(name, folder, shape, {"forward": forward} if forward else {})
 
 
-def measure(run: Callable[[Sequence[Group]], int], groups: Sequence[Group], repeats: int) -> dict[str, float]:
-    """Medians of processor seconds, after one run that warms up."""
-    tokens = run(groups)
-    seconds = []
+def measure(sampler: Sampler, groups: Sequence[Group], repeats: int) -> dict[str, list[float]]:
+    """Figures of each repeat, after one that warms up."""
+    tokens = sampler.run(groups)
+    rollouts = sum(group.prompt.size for group in groups)
+    found: list[dict[str, float]] = []
     for _ in range(repeats):
         began = time.process_time()
-        run(groups)
-        seconds.append(time.process_time() - began)
-    median = statistics.median(seconds)
-    rollouts = sum(group.prompt.size for group in groups)
-    return {
-        "cpu_ms": round(median * 1e3, 1),
-        "completions_per_s": round(rollouts / median),
-        "tokens_per_s": round(tokens / median),
-    }
+        sampler.run(groups)
+        cpu_s = time.process_time() - began
+        found.append(
+            {
+                "cpu_ms": round(cpu_s * 1e3, 1),
+                "completions_per_s": round(rollouts / cpu_s),
+                "tokens_per_s": round(tokens / cpu_s),
+            }
+        )
+    return gathered(found)
 
 
 def build(model: str, folder: Path) -> None:
@@ -194,20 +196,19 @@ def build(model: str, folder: Path) -> None:
     tokenizer.save(str(folder / "tokenizer.json"))
 
 
-def measured(model: str, engines: Sequence[str], repeats: int) -> dict[str, Any]:
+def measured(model: str, engines: Sequence[str], repeats: int) -> dict[str, dict[str, list[float]]]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         build(model, folder)
-        shapes: dict[str, Any] = {}
+        cases: dict[str, dict[str, list[float]]] = {}
         for title, shape in SHAPES[model].items():
             groups = shape.groups(CONFIGS[model]["vocab_size"])
-            shapes[title] = {}
             for engine in engines:
-                run = runner(engine, folder, shape)
-                shapes[title][engine] = measure(run, groups, repeats)
-                getattr(run, "close", lambda: None)()
-                print(model, title, engine, shapes[title][engine], flush=True)
-    return shapes
+                ready = sampler(engine, folder, shape)
+                cases[f"{title}, {engine}"] = measure(ready, groups, repeats)
+                ready.close()
+                print(title, engine, cases[f"{title}, {engine}"], flush=True)
+    return cases
 
 
 def main() -> None:
@@ -220,18 +221,19 @@ def main() -> None:
         metavar="|".join(["generate", "batching", *ENGINES]),
     )
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--output", type=Path, default=RESULT)
     options = parser.parse_args()
-    result = {
-        "model": options.model,
-        "threads": torch.get_num_threads(),
-        "load": round(os.getloadavg()[0], 1),
-        "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
-        "shapes": measured(options.model, options.engines, options.repeats),
-    }
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(result, indent=2) + "\n")
-    print(json.dumps(result))
+    before = circumstances()
+    result = Result(
+        name="engine_torch" if options.model == "tiny-llama" else f"engine_torch-{options.model}",
+        measures=f"sampling with {options.model}, rollouts × tokens, per processor second of one thread",
+        circumstances=before,
+        arguments="" if options.model == "tiny-llama" else f"--model {options.model}",
+        settings={"model": options.model, "threads": torch.get_num_threads(), "repeats": options.repeats},
+        samples=measured(options.model, options.engines, options.repeats),
+    )
+    engine = options.engines[0]
+    speeds = {title: result.median(f"{title}, {engine}", "tokens_per_s") for title in SHAPES[options.model]}
+    result.save(f"{engine}: " + "; ".join(f"{title}: {speed:,.0f} tokens/s" for title, speed in speeds.items()))
 
 
 if __name__ == "__main__":
