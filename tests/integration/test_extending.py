@@ -48,11 +48,11 @@ class Outside:
         (self.folder / name).write_text(text)
 
     def run(self, *overrides: str) -> int:
-        """`tidemill run mine.toml …` in that folder, with it on PYTHONPATH; the exit code."""
-        command = [sys.executable, "-m", "deploy.cli", "run", "mine.toml", *SHORT, *overrides]
+        """`tidemill run mine.toml …` with that folder on PYTHONPATH, given somewhere else; the exit code."""
+        command = [sys.executable, "-m", "deploy.cli", "run", str(self.folder / "mine.toml"), *SHORT, *overrides]
         env = {**os.environ, "PYTHONPATH": str(self.folder), "TIDEMILL_RUNS": str(self.folder / "runs")}
         done = subprocess.run(
-            command, env=env, cwd=self.folder, capture_output=True, text=True, timeout=100, check=False
+            command, env=env, cwd=self.folder / "model", capture_output=True, text=True, timeout=200, check=False
         )
         self.said = done.stdout + done.stderr
         return done.returncode
@@ -82,7 +82,7 @@ def outside(tmp_path: Path) -> Outside:
 
 def test_the_documents_reward_is_scored_with(outside: Outside) -> None:
     outside.write("A reward")
-    assert outside.run(*SCRIPTED, "model.init=model", "rollout.options.length=[1, 4]") == 0, outside.said
+    assert outside.run(*SCRIPTED, "model.init=.", "rollout.options.length=[1, 4]") == 0, outside.said
     outside.assert_whole()
     trained = [one.group for one in outside.closed() if one.fate.startswith("trained")]
     assert len(trained) >= 32
@@ -96,6 +96,7 @@ def test_the_documents_reward_is_scored_with(outside: Outside) -> None:
         assert group.scores.rewards.tolist() == [a + 0.5 * b for a, b in zip(right, short, strict=True)]
 
 
+@pytest.mark.timeout(240)
 def test_the_documents_algorithm_trains_a_real_model(outside: Outside) -> None:
     outside.write("An algorithm")
     length = 'reward.parts=[{name = "length", options = {target = 4}}]'
@@ -118,7 +119,7 @@ def winners(rollouts: Rollouts | None, scores: Scores | None) -> int:
 
 def test_the_documents_engine_samples(outside: Outside) -> None:
     outside.write("An engine")
-    assert outside.run("train.learner=scripted", "model.init=model") == 0, outside.said
+    assert outside.run("train.learner=scripted", "model.init=.") == 0, outside.said
     outside.assert_whole()
     groups = [one.group for one in outside.closed()]
     assert {group.kind for group in groups} == {"train", "eval"}
@@ -175,7 +176,7 @@ def test_an_extension_of_another_form_ends_the_run_with_one_message(
 ) -> None:
     outside.module("mine.py", module)
     (outside.folder / "mine.toml").touch()
-    assert outside.run(*SCRIPTED, "model.init=model", f"{setting}=mine:make") == 2
+    assert outside.run(*SCRIPTED, "model.init=.", f"{setting}=mine:make") == 2
     assert said in outside.said
     assert "Traceback" not in outside.said
     assert '{"' not in outside.said
