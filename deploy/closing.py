@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.archive import closed_groups
+from deploy.run_files import shipped_runs
 
 SAMPLES = 3
 
@@ -26,7 +27,12 @@ def closing_lines(folder: Path, report: Mapping[str, Any], curve: Path | None) -
     yield "next:"
     yield f"  tidemill report {folder.name}"
     yield f"  tidemill inspect ledger {folder.name}"
-    yield "  tidemill run addition train.staleness=4 run.seed=1"
+    yield f"  tidemill run {shipped_name(folder)} train.staleness=4 run.seed=1"
+
+
+def shipped_name(folder: Path) -> str:
+    """The run's own name if it is a shipped one; folders are called NAME-DATE-TIME."""
+    return next((name for name in shipped_runs() if folder.name.startswith(f"{name}-")), "addition")
 
 
 def speeds(report: Mapping[str, Any]) -> str:
@@ -56,10 +62,15 @@ def answer_lines(found: list[dict[int, tuple[str, str, str]]]) -> Iterator[str]:
         first, last = min(versions), max(versions)
         prompt, before, right = versions[first]
         expected = f"   (right: {right})" if right else ""
-        yield f"  {one_line(prompt)}   before: {one_line(before)}   after: {one_line(versions[last][1])}{expected}"
+        yield f"  {end_of(prompt)}   before: {one_line(before)}   after: {one_line(versions[last][1])}{expected}"
 
 
 def one_line(text: str, longest: int = 60) -> str:
     """On one line, and not too much of it."""
     flat = " ".join(text.split())
     return flat if len(flat) <= longest else flat[: longest - 1] + "…"
+
+
+def end_of(prompt: str, longest: int = 60) -> str:
+    """On one line, the part the answer goes on from: long prompts often begin alike."""
+    return one_line(prompt[::-1], longest)[::-1]

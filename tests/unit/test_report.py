@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.closing import closing_lines, one_line
+from deploy.closing import closing_lines, end_of, one_line, shipped_name
 from deploy.curve import draw_curve
 from deploy.records import GrowingFile, by_version, records
 from deploy.report import make_report, percentile
@@ -104,3 +104,13 @@ def test_a_server_is_judged_by_what_it_says_of_itself() -> None:
 def test_long_answers_are_cut_to_a_line() -> None:
     assert one_line("a\n b") == "a b"
     assert one_line("x" * 100) == "x" * 59 + "…"
+
+
+def test_of_a_long_prompt_the_end_is_shown() -> None:
+    assert end_of("Solve this problem: " * 5 + "3 + 4 =") == "…" + ("Solve this problem: " * 5 + "3 + 4 =")[-59:]
+    assert end_of("12+34=") == "12+34="
+
+
+def test_the_end_proposes_the_same_run_again(tmp_path: Path) -> None:
+    assert shipped_name(tmp_path / "long-tail-20300101-120000") == "long-tail"
+    assert shipped_name(tmp_path / "mine-20300101-120000") == "addition"
