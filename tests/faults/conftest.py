@@ -1,12 +1,17 @@
-"""Run folders of either world; the real one's model is warmed up once."""
+"""Run folders of either world; the real one's model is warmed up once, and no launcher outlives its test."""
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from deploy.run_folder import launcher_pid
 from tests.faults.worlds import REAL, Begin, World, begin_scripted, new_run, warm_up
+from tests.integration.test_launcher import left_over, until
 
 
 @pytest.fixture(scope="session")
@@ -18,10 +23,24 @@ def warm_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def begin(request: pytest.FixtureRequest, tmp_path: Path) -> Begin:
+def begin(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Begin]:
+    folders: list[Path] = []
+
     def begun(world: World, *overrides: str) -> Path:
         if world is REAL:
-            return new_run(REAL, request.getfixturevalue("warm_runs"), *overrides)
-        return begin_scripted(tmp_path / "runs", *overrides)
+            folders.append(new_run(REAL, request.getfixturevalue("warm_runs"), *overrides))
+        else:
+            folders.append(begin_scripted(tmp_path / "runs", *overrides))
+        return folders[-1]
 
-    return begun
+    yield begun
+    for folder in folders:
+        end_launcher(folder)
+
+
+def end_launcher(folder: Path) -> None:
+    """Of a test that failed in the middle; everything it started ends with it."""
+    launcher = launcher_pid(folder)
+    if launcher is not None:
+        os.kill(launcher, signal.SIGKILL)
+        until(lambda: left_over(folder) == [])

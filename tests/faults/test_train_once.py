@@ -48,9 +48,11 @@ def test_a_trainer_killed_in_any_gap_loses_nothing_and_trains_nothing_twice(
 @pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("staleness", [0, 1, 4])
 def test_every_bound_makes_progress_and_holds(world: World, staleness: int, begin: Begin) -> None:
-    run = Observed(begin(world, f"train.staleness={staleness}"))
+    stragglers = 'reward.parts=[{name = "exact_match"}, {name = "tests.faults.lingering:lingering", weight = 0}]'
+    run = Observed(begin(world, f"train.staleness={staleness}", stragglers, "reward.processes=4"))
     run.finish(world.within_s)
     assert_went_well(run, world, staleness=staleness)
+    assert "came too late" not in said_by_trainers(run.folder), "a straggler was overtaken for too long"
 
 
 def test_groups_without_signal_leave_with_their_reason_while_the_reward_consumer_dies(begin: Begin) -> None:
