@@ -1,5 +1,6 @@
 """Bad input, as a person meets it: one message (what, with values; what happens next; the mend), nothing half-written,
-nobody left behind. Servers that cannot be used are in `test_launcher` too, a second trainer in `tests/faults`.
+nobody left behind. Servers that cannot be used are in `test_launcher` too; what a second trainer does to the books is in
+`tests/faults`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from broker import embedded_server
 from deploy.run_check import saved_run
 from tests.integration.test_launcher import Launched, ask, assert_balanced, lay_model, left_over, report_of
 
@@ -216,6 +218,30 @@ def test_ten_runs_at_once_in_one_folder_all_go_to_their_end(person: Person) -> N
         assert_balanced(folder)
     assert left_over(person.runs) == []
     assert not [path for path in person.runs.rglob(".*") if path.name != ".cache"], "a draft was left"
+
+
+def test_a_launcher_whose_trainer_was_fenced_says_so_ends_everything_and_the_run_can_be_resumed(person: Person) -> None:
+    endless = (*QUICK, *NO_MEASURE, "train.options={pace_s=0.1}", "run.steps=100000")
+    person.tidemill("run", "addition", *endless, TIDEMILL_BROKER_URL=UNREACHABLE)
+    launched = Launched(person.latest)
+    launched.reach(3, within_s=60)
+    env = {**os.environ, "TIDEMILL_BROKER_URL": embedded_server.address(person.latest / "redis")}
+    command = [sys.executable, "-m", "consumers", "trainer", "--run", str(person.latest), "--name", "trainer-9"]
+    second = subprocess.Popen(command, env=env, stderr=subprocess.DEVNULL)
+    try:
+        assert launched.end(within_s=60) == 76, launched.text()
+    finally:
+        second.terminate()
+        second.wait(20)
+    assert "trainer-0 was fenced: another of its kind with a higher epoch has taken over; everything" in launched.text()
+    assert f"go on with `tidemill resume {person.latest.name}`" in launched.text()
+    assert left_over(person.latest) == []
+    reached = launched.snapshot()["version"]
+    again = Launched(person.latest)
+    again.reach(reached + 3, within_s=60)
+    again.interrupt()
+    assert again.end(within_s=60) == 130, again.text()
+    assert_balanced(person.latest)
 
 
 @pytest.mark.parametrize("named", ["in the file", "on the command line"])
