@@ -73,7 +73,14 @@ async def trainer(folder: Path, name: str, stop: asyncio.Event) -> None:
     await train(folder, name, raw, meter, stop)
 
 
-ROLES = {"reward": reward, "trainer": trainer}
+async def rank(folder: Path, name: str, stop: asyncio.Event) -> None:
+    """A rank beyond 0. The trainer starts it and tells it when to leave, so it is deaf to `stop`."""
+    from consumers.rank_start import serve
+
+    await serve(folder, name, run_folder_settings(folder), Meter(stage="loading the learner"))
+
+
+ROLES = {"reward": reward, "trainer": trainer, "rank": rank}
 
 
 if __name__ == "__main__":

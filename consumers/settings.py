@@ -85,7 +85,9 @@ class TrainSection(Section):
     micro_tokens: int = Field(default=16384, ge=1)
     """Most tokens (prompt and rollout, padding included) in one forward pass."""
     zero_stage: int = Field(default=0, ge=0, le=3)
+    """What ZeRO partitions over the ranks: 1 optimizer state, 2 gradients too, 3 parameters too."""
     ranks: int = Field(default=1, ge=1)
+    """Processes the learner is spread over; the trainer is rank 0 and starts the others. On GPUs, one GPU each."""
     checkpoint_every: int = Field(default=20, ge=1)
     lora: Lora | None = None
     options: dict[str, Any] = Field(default_factory=dict)

@@ -14,14 +14,15 @@ import structlog
 from broker.archive import Archive
 from broker.contract import Announcement, Books
 from broker.redis_trainer import RedisTrainer
-from broker.role_process import beating
+from broker.role_process import beating, loaded
 from broker.settings import BrokerSection, ModelSection, RunSection, WeightsSection, broker_url, load_section
 from broker.stop_rule import parse
 from broker.telemetry import Meter
-from broker.weights import Manifest, VersionStore, read_batch, read_manifest
+from broker.weights import Manifest, VersionStore, chain, read_batch, read_manifest
 from consumers.algorithms import create as create_algorithm
 from consumers.learners import create as create_learner
 from consumers.learners.base import Learner
+from consumers.learners.rank_processes import ranks_beside
 from consumers.measurement import Measurement
 from consumers.publication import Publication
 from consumers.replay import catch_up
@@ -36,8 +37,9 @@ log = structlog.get_logger()
 async def train(folder: Path, name: str, raw: dict[str, Any], meter: Meter, stop: asyncio.Event) -> None:
     """Come into the run, catch up with it, train until its end."""
     broker = await RedisTrainer.connect(broker_url(load_section(BrokerSection, "broker", raw["broker"])), folder.name)
-    async with beating(broker, name, "trainer", meter):
-        learner = await asyncio.to_thread(learner_of, folder, raw)
+    ranks = load_section(TrainSection, "train", raw["train"]).ranks
+    async with beating(broker, name, "trainer", meter), ranks_beside(folder, ranks):
+        learner = await loaded(stop, learner_of, folder, raw)
         log.info("learner loaded")
         meter.stage = "taking the run over"
         trainer = await trainer_of(folder, name, raw, broker, learner, meter, stop)
@@ -46,6 +48,7 @@ async def train(folder: Path, name: str, raw: dict[str, Any], meter: Meter, stop
         store = trainer.publication.store
         if not await asyncio.to_thread(catch_up, learner, store, trainer.live, trainer.train):
             trainer.live = await republish(broker, store, trainer.publication, trainer.live)
+        trainer.records.recover(chain(store.manifests(), trainer.live.version, trainer.live.epoch), store)
         meter.version = trainer.live.version
         await trainer.run()
         await asyncio.to_thread(learner.close)
@@ -53,15 +56,19 @@ async def train(folder: Path, name: str, raw: dict[str, Any], meter: Meter, stop
 
 
 def learner_of(folder: Path, raw: dict[str, Any]) -> Learner:
-    settings = load_section(TrainSection, "train", raw["train"])
-    return create_learner(
-        settings.learner,
-        model_folder=folder / "model",
-        settings=settings,
-        algorithm=load_section(AlgorithmSection, "algorithm", raw["algorithm"]),
-        model=load_section(ModelSection, "model", raw["model"]),
-        seed=load_section(RunSection, "run", raw["run"]).seed,
-    )
+    arguments = learner_arguments(folder, raw)
+    return create_learner(arguments["settings"].learner, **arguments)
+
+
+def learner_arguments(folder: Path, raw: dict[str, Any]) -> dict[str, Any]:
+    """What the learner of a run is made from, the same on every rank."""
+    return {
+        "model_folder": folder / "model",
+        "settings": load_section(TrainSection, "train", raw["train"]),
+        "algorithm": load_section(AlgorithmSection, "algorithm", raw["algorithm"]),
+        "model": load_section(ModelSection, "model", raw["model"]),
+        "seed": load_section(RunSection, "run", raw["run"]).seed,
+    }
 
 
 async def trainer_of(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 
@@ -40,6 +40,8 @@ class Share:
     threads: int
     cores: tuple[int, ...] = ()
     """Where it must stay; empty for anywhere."""
+    ranks: int = 1
+    """Processes it is spread over: each has so many threads, all have the cores together."""
 
     def __str__(self) -> str:
         where = (
@@ -47,40 +49,45 @@ class Share:
             if self.cores
             else "anywhere"
         )
-        return f"{self.threads} thread{'s' if self.threads > 1 else ''} {where}"
+        threads = f"{self.threads} thread{'s' if self.threads > 1 else ''}"
+        return f"{self.ranks} ranks of {threads} {where}" if self.ranks > 1 else f"{threads} {where}"
 
 
 LIGHT = Share(threads=1)
 """Feeder, rule rewards, server: little work, anywhere."""
 
 
-def budget(usable: Usable, heavy: Sequence[str], *, pin: bool = True) -> dict[str, Share]:
+def budget(usable: Usable, heavy: Sequence[str], *, ranks: int = 1, pin: bool = True) -> dict[str, Share]:
     """Shares of the heavy processes, the trainer first; all others are `LIGHT`.
 
-    The trainer gets half (rounded up) of what is shared out, the producers the other half; from four cores on, one is
-    left to the light processes. With fewer cores than heavy processes everybody has one thread and the kernel shares.
+    The trainer gets half (rounded up) of what is shared out, in equal parts for its ranks, the producers the rest; from
+    four cores on, one is left to the light processes. With fewer cores than heavy processes everybody has one thread
+    and the kernel shares.
 
     >>> {name: str(share) for name, share in budget(Usable(cores=(0, 1)), ["trainer-0", "rollout-0"]).items()}
     {'trainer-0': '1 thread on core 0', 'rollout-0': '1 thread on core 1'}
     """
     free = usable.count - (1 if usable.count >= 4 else 0)
-    if free < len(heavy) or not heavy:
-        return dict.fromkeys(heavy, LIGHT)
     producers = len(heavy) - 1
-    trainer = free if producers == 0 else max(1, min((free + 1) // 2, free - producers))
-    counts = [trainer] + [(free - trainer + i) // producers for i in range(producers)]
-    return place(usable, dict(zip(heavy, counts, strict=True)), pin=pin and usable.may_pin)
+    if free < ranks + producers or not heavy:
+        return {name: Share(threads=1, ranks=ranks if name == heavy[0] else 1) for name in heavy}
+    half = free if producers == 0 else min((free + 1) // 2, free - producers)
+    each = max(1, half // ranks)
+    rest = free - each * ranks
+    shares = [Share(threads=each, ranks=ranks)]
+    shares += [Share(threads=(rest + i) // producers) for i in range(producers)]
+    return place(usable, dict(zip(heavy, shares, strict=True)), pin=pin and usable.may_pin)
 
 
-def place(usable: Usable, counts: dict[str, int], *, pin: bool) -> dict[str, Share]:
-    """Turn counts into core numbers, first come first placed."""
-    shares: dict[str, Share] = {}
+def place(usable: Usable, shares: dict[str, Share], *, pin: bool) -> dict[str, Share]:
+    """Give core numbers to shares, first come first placed."""
+    placed: dict[str, Share] = {}
     start = 0
-    for name, count in counts.items():
-        cores = usable.cores[start : start + count] if pin else ()
-        shares[name] = Share(threads=count, cores=cores)
-        start += count
-    return shares
+    for name, share in shares.items():
+        end = start + share.threads * share.ranks
+        placed[name] = replace(share, cores=usable.cores[start:end] if pin else ())
+        start = end
+    return placed
 
 
 def usable_here() -> Usable:

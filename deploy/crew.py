@@ -34,7 +34,8 @@ def heavy_processes(settings: RunSettings) -> list[str]:
 
 def core_shares(settings: RunSettings, usable: Usable) -> dict[str, Share]:
     """Every process of the run and its part of the machine."""
-    shares = budget(usable, heavy_processes(settings), pin=settings.scheduler.cores == "auto")
+    pin = settings.scheduler.cores == "auto"
+    shares = budget(usable, heavy_processes(settings), ranks=settings.train.ranks, pin=pin)
     return {**shares, "reward-0": LIGHT, "feeder-0": LIGHT}
 
 

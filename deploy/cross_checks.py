@@ -38,8 +38,9 @@ def impossible(s: RunSettings) -> Iterator[tuple[str, str]]:
     if rollout.group_size > rollout.max_rows:
         wrong = f"[rollout] group_size = {rollout.group_size} siblings do not fit max_rows = {rollout.max_rows}"
         yield wrong, f"set max_rows to {rollout.group_size} or more"
-    if train.ranks > 1:
-        yield f"[train] ranks = {train.ranks}: this launcher starts one rank only", "set ranks = 1"
+    if train.ranks > 1 and train.learner != "deepspeed":
+        wrong = f'[train] ranks = {train.ranks}: only the learner deepspeed is spread over ranks, not "{train.learner}"'
+        yield wrong, "set ranks = 1"
     if train.optimizer_steps > train.groups:
         wrong = f"[train] optimizer_steps = {train.optimizer_steps} with groups = {train.groups}: some would have none"
         yield wrong, "raise groups or lower optimizer_steps"
@@ -91,6 +92,10 @@ def unwise(s: RunSettings, cores: int) -> Iterator[tuple[str, str]]:
     if s.train.checkpoint_every > s.run.steps:
         finding = f"[train] checkpoint_every = {s.train.checkpoint_every} {steps}: a resume replays every step"
         yield finding, "lower checkpoint_every"
+    producers = s.pool("rollout").processes
+    if s.train.ranks > 1 and s.train.ranks + producers > cores:
+        finding = f"[train] ranks = {s.train.ranks} beside [pools.rollout] processes = {producers} on {cores} cores"
+        yield f"{finding}: they take turns", "lower ranks"
     if s.reward.timeout_s >= s.run.watchdog_s:
         finding = f"[reward] timeout_s = {s.reward.timeout_s:g} with [run] watchdog_s = {s.run.watchdog_s:g}"
         yield f"{finding}: one slow score may look like a run that stands still", "raise watchdog_s"

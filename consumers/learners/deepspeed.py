@@ -223,6 +223,19 @@ def rollout_of(one: Pass, device: torch.device) -> Tensor:
     return torch.arange(len(one.rollouts)).repeat_interleave(lengths).to(device)
 
 
+def device_of(place: int, ranks: int) -> str:
+    """A GPU for each rank, or the CPU for all. Raises Misconfigured for more ranks than GPUs."""
+    if not torch.cuda.is_available():
+        return "cpu"
+    if ranks > torch.cuda.device_count():
+        raise Misconfigured(
+            f"[train] ranks = {ranks}, but the trainer sees {torch.cuda.device_count()} GPUs "
+            f"(CUDA_VISIBLE_DEVICES = {os.environ.get('CUDA_VISIBLE_DEVICES', 'unset')}); nothing was started; "
+            "lower ranks, or let it see one GPU for each"
+        )
+    return f"cuda:{place}"
+
+
 def of_rank(
     rank: int,
     *,
@@ -234,7 +247,7 @@ def of_rank(
 ) -> DeepSpeedLearner:
     """This rank's learner, once all ranks have met. Raises Misconfigured, or Transient when they do not meet."""
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if torch.cuda.is_available() else "cpu"
+    device = device_of(int(os.environ.get("LOCAL_RANK", "0")), settings.ranks)
     if device == "cpu" and model.dtype == "float16":
         raise Misconfigured(
             '[model] dtype = "float16" on a machine without a GPU; nothing was started; use float32 or bfloat16'

@@ -4,8 +4,8 @@ For: processes that train together. Not for: what they do (`deepspeed`). Rank 0 
 others wait for its calls. A rank alone needs no network.
 
 All waits have deadlines: meeting (`MEET_S`), a collective (`COLLECTIVE_S`), and waiting for a call, which ends when
-rank 0 dies since its store dies with it. A rank that comes back finds its name taken and breaks the gang: all start
-again together.
+rank 0 dies since its store dies with it. A gang is never mended: when one is lost, all start again with a meeting place
+of their own.
 """
 
 # pyright: reportPrivateImportUsage=false
@@ -13,6 +13,7 @@ again together.
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -34,8 +35,7 @@ COLLECTIVE_S = 600.0
 LOOK_S = 5.0
 """Between two looks for a call, an idle rank checks that rank 0 still lives."""
 
-BROKEN = "broken"
-"""Key that any rank sets when the gang cannot go on."""
+HERE = "127.0.0.1"
 
 
 @dataclass(slots=True)
@@ -52,8 +52,6 @@ class Gang:
         """Rank 0: send a call to all others; plain values and bytes only. Raises Transient when a rank was lost."""
         if self.store is None:
             return
-        if self.store.check([BROKEN]):
-            raise Transient(f"rank {self.store.get(BROKEN).decode()} was started again; all ranks start again together")
         packed: bytes = msgpack.Packer().pack(call)
         self.store.set(f"call/{self.calls}", str(len(packed)))
         self.calls += 1
@@ -116,6 +114,16 @@ class lost_ranks:  # noqa: N801  reads as what it catches
             ) from error
 
 
+def meeting_place() -> dist.TCPStore:
+    """Where the ranks of one attempt meet: a free port of this machine, reached from nowhere else, served while the
+    answer lives. MASTER_ADDR and MASTER_PORT name it, here and in processes started from now on.
+    """
+    door = socket.create_server((HERE, 0))
+    port = door.getsockname()[1]
+    os.environ.update(MASTER_ADDR=HERE, MASTER_PORT=str(port))
+    return dist.TCPStore(HERE, port, is_master=True, wait_for_workers=False, master_listen_fd=door.detach())
+
+
 def gather(rank: int, size: int, *, backend: str) -> Gang:
     """Meet the other ranks at MASTER_ADDR:MASTER_PORT. Raises Misconfigured, or Transient at the deadline."""
     if size == 1:
@@ -126,15 +134,10 @@ def gather(rank: int, size: int, *, backend: str) -> Gang:
     if not port.isdecimal():
         raise Misconfigured(
             f"[train] ranks = {size}, but MASTER_PORT is {port!r}; nothing was started; set MASTER_ADDR and "
-            "MASTER_PORT, the same for all ranks, to an address of rank 0 and a free port"
+            "MASTER_PORT, the same for all ranks, to their `meeting_place`"
         )
     try:
-        store = dist.TCPStore(
-            host, int(port), size, is_master=rank == 0, timeout=timedelta(seconds=MEET_S), wait_for_workers=False
-        )
-        if store.add(f"joined/{rank}", 1) > 1:
-            store.set(BROKEN, str(rank))
-            raise Transient(f"rank {rank} comes back to ranks that go on without it; they break up and all start again")
+        store = dist.TCPStore(host, int(port), timeout=timedelta(seconds=MEET_S), wait_for_workers=False)
         dist.init_process_group(
             backend,
             store=dist.PrefixStore("ranks", store),

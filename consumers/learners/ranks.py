@@ -1,7 +1,7 @@
 """A learner on several ranks: rank 0 repeats each call it gets to the others, and all do it together.
 
 For: `[train] ranks` > 1; rank 0 inside the trainer, the others in processes of their own (`serve_rank`). Not for: what
-a call does (`deepspeed`), or how it travels (`gang`).
+a call does (`deepspeed`), how it travels (`gang`), or starting the processes (`rank_processes`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from broker import codec
 from broker.messages import Actions, Group
 from broker.settings import ModelSection
+from broker.telemetry import Meter
 from consumers.learners.base import Learner, StepResult
 from consumers.learners.deepspeed import DeepSpeedLearner, of_rank
 from consumers.learners.gang import lost_ranks
@@ -93,6 +94,7 @@ def serve_rank(
     algorithm: AlgorithmSection,
     model: ModelSection,
     seed: int,
+    meter: Meter,
 ) -> None:
     """consumes: rank 0's calls   produces: this rank's part in each
     waits for: rank 0   unblocked by: a call, `close`, or rank 0's death (raises Transient: leave, and start again)
@@ -100,9 +102,14 @@ def serve_rank(
     learner = of_rank(rank, model_folder=model_folder, settings=settings, algorithm=algorithm, model=model, seed=seed)
     log.info("took my place", rank=rank, ranks=settings.ranks)
     while True:
+        meter.stage = "waiting for rank 0"
         call = learner.gang.next_call()
-        with lost_ranks():
+        meter.stage = call["do"]
+        with meter.busy(), lost_ranks():
             obey(learner, call)
+        if call["do"] == "step":
+            meter.progress += 1
+            meter.version = call["version"] + 1
         if call["do"] == "close":
             return
 

@@ -1,4 +1,5 @@
-"""One rank of a learner on several, in a process of its own; the test that starts it speaks to rank 0's standard input.
+"""One rank of a learner on several, in a process of its own. Rank 0 says where to meet, then what it has trained; the
+test that starts it speaks to its standard input.
 
 python rank_process.py RANK MODEL OUT STAGE
 """
@@ -12,6 +13,8 @@ from typing import Any
 from broker.errors import TidemillError
 from broker.role_process import leave
 from broker.settings import ModelSection
+from broker.telemetry import Meter
+from consumers.learners.gang import meeting_place
 from consumers.learners.ranks import serve_rank
 from consumers.settings import AlgorithmSection, TrainSection
 from tests.contract.learner_cases import LR, advantages, groups, learner
@@ -23,9 +26,18 @@ def main(rank: int, model: Path, out: Path, stage: int) -> None:
     if rank:
         settings = TrainSection(**TRAIN, lr=LR, zero_stage=stage)
         serve_rank(
-            rank, model_folder=model, settings=settings, algorithm=AlgorithmSection(), model=ModelSection(), seed=0
+            rank,
+            model_folder=model,
+            settings=settings,
+            algorithm=AlgorithmSection(),
+            model=ModelSection(),
+            seed=0,
+            meter=Meter(),
         )
         return
+    place = meeting_place()
+    sys.stdout.write(f"meet {place.port}\n")
+    sys.stdout.flush()
     leader = learner(model, **TRAIN, zero_stage=stage)
     metrics: dict[str, float] = {}
     for version in range(2):

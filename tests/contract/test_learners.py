@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -240,35 +239,14 @@ def two_ranks(tiny: Path, tmp_path: Path) -> Iterator[Any]:
     processes: list[subprocess.Popen[str]] = []
 
     def start(stage: int) -> list[subprocess.Popen[str]]:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = str(probe.getsockname()[1])
-        root = Path(__file__).parents[2]
-        environment = os.environ | {
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": port,
-            "PYTHONPATH": str(root),
-            "OMP_NUM_THREADS": "1",
-        }
+        environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
         for rank in range(2):
-            command = [
-                sys.executable,
-                str(Path(__file__).with_name("rank_process.py")),
-                str(rank),
-                str(tiny),
-                str(tmp_path),
-                str(stage),
-            ]
-            processes.append(
-                subprocess.Popen(
-                    command,
-                    env=environment,
-                    text=True,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                )
-            )
+            script = Path(__file__).with_name("rank_process.py")
+            command = [sys.executable, str(script), str(rank), str(tiny), str(tmp_path), str(stage)]
+            pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+            processes.append(subprocess.Popen(command, env=environment, text=True, **pipes))
+            if rank == 0:
+                environment |= {"MASTER_PORT": line_with(processes[0], "meet").split()[1]}
         return processes
 
     yield start
@@ -277,10 +255,10 @@ def two_ranks(tiny: Path, tmp_path: Path) -> Iterator[Any]:
         process.communicate()
 
 
-def first_line(process: Any) -> str:
-    """What rank 0 says once it has trained; other libraries may write before it."""
+def line_with(process: Any, word: str) -> str:
+    """The next line of rank 0 that begins so; other libraries may write before it."""
     for line in process.stdout:
-        if line.startswith("trained"):
+        if line.startswith(word):
             return line
     raise AssertionError(process.stderr.read())
 
@@ -290,7 +268,7 @@ def test_two_ranks_learn_what_one_learns_and_end_when_either_dies(
     tiny: Path, tmp_path: Path, two_ranks: Any, stage: int
 ) -> None:
     ranks = two_ranks(stage)
-    _, loss, norm = first_line(ranks[0]).split()
+    _, loss, norm = line_with(ranks[0], "trained").split()
     alone = learner(tiny)
     metrics = train(alone, range(2))
     assert float(loss) == pytest.approx(metrics["loss"], abs=1e-5)

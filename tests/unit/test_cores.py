@@ -33,22 +33,37 @@ def test_under_a_quota_below_the_mask_nothing_is_pinned() -> None:
     assert [(share.threads, share.cores) for share in shares.values()] == [(1, ()), (1, ())]
 
 
+def test_ranks_have_equal_parts_of_the_trainers_cores() -> None:
+    shares = budget(Usable(cores=tuple(range(8))), ["trainer-0", "rollout-0"], ranks=2)
+    assert {name: str(share) for name, share in shares.items()} == {
+        "trainer-0": "2 ranks of 2 threads on cores 0,1,2,3",
+        "rollout-0": "3 threads on cores 4,5,6",
+    }
+
+
+def test_more_ranks_than_cores_take_turns_with_one_thread_each() -> None:
+    shares = budget(Usable(cores=(0, 1)), ["trainer-0", "rollout-0"], ranks=2)
+    assert [(share.threads, share.cores, share.ranks) for share in shares.values()] == [(1, (), 2), (1, (), 1)]
+
+
 @given(
     cores=st.sets(st.integers(0, 300), min_size=1, max_size=96),
     quota=st.none() | st.floats(0.1, 100),
     producers=st.integers(0, 20),
+    ranks=st.integers(1, 9),
 )
 def test_shares_never_overlap_and_never_exceed_the_machine(
-    cores: set[int], quota: float | None, producers: int
+    cores: set[int], quota: float | None, producers: int, ranks: int
 ) -> None:
     usable = Usable(cores=tuple(sorted(cores)), quota=quota)
-    shares = budget(usable, ["trainer-0", *(f"rollout-{i}" for i in range(producers))])
+    shares = budget(usable, ["trainer-0", *(f"rollout-{i}" for i in range(producers))], ranks=ranks)
     placed = [core for share in shares.values() for core in share.cores]
     assert len(placed) == len(set(placed))
     assert set(placed) <= cores
-    assert all(share.threads >= 1 and len(share.cores) in (0, share.threads) for share in shares.values())
-    if usable.count >= len(shares):
-        assert sum(share.threads for share in shares.values()) <= max(usable.count, len(shares))
+    assert all(share.threads >= 1 and len(share.cores) in (0, share.threads * share.ranks) for share in shares.values())
+    if usable.count >= ranks + producers:
+        threads = sum(share.threads * share.ranks for share in shares.values())
+        assert threads <= max(usable.count, ranks + producers)
 
 
 def test_the_tightest_version_2_limit_of_the_ancestors_counts(tmp_path: Path) -> None:

@@ -82,7 +82,10 @@ def test_all_problems_come_in_one_message() -> None:
         (["rollout.top_k=50"], "top_k = 50"),
         (["rollout.group_size=1"], "group_size = 1"),
         (["rollout.max_rows=4"], "group_size = 8 siblings do not fit max_rows = 4"),
-        (["train.ranks=2"], "ranks = 2: this launcher starts one rank only"),
+        (
+            ["train.ranks=2", "train.learner=scripted"],
+            'only the learner deepspeed is spread over ranks, not "scripted"',
+        ),
         (["train.optimizer_steps=65"], "optimizer_steps = 65 with groups = 64"),
         (["prompts.eval.size=0"], "eval.size = 0 switches them off"),
         (["run.stop_when='accuracy > 3'"], "stop_when = 'accuracy > 3' is not understood"),
@@ -107,7 +110,8 @@ def test_what_could_never_train_is_refused_with_its_numbers(overrides: list[str]
 
 
 def test_what_is_unwise_is_said_but_not_refused() -> None:
-    settings = load_run("addition", ["run.steps=10", "reward.timeout_s=500", "train.late=keep", "model.dtype=bfloat16"])
+    overrides = ["run.steps=10", "reward.timeout_s=500", "train.late=keep", "model.dtype=bfloat16", "train.ranks=2"]
+    settings = load_run("addition", overrides)
     said = "\n".join(warnings_between(settings, cores=2))
     for words in (
         "eval.every = 20",
@@ -115,6 +119,7 @@ def test_what_is_unwise_is_said_but_not_refused() -> None:
         "timeout_s = 500",
         'late = "keep"',
         "bfloat16",
+        "ranks = 2 beside [pools.rollout] processes = 1 on 2 cores",
     ):
         assert words in said
     assert warnings_between(load_run("addition"), cores=2) == []
