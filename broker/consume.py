@@ -138,7 +138,9 @@ class Consuming:
                 outcome = await answer(self.handle, delivery, group, self.rules.max_attempts)
         except (Broken, Misconfigured) as error:
             outcome = error
-        if self.archive and isinstance(outcome, Retire | Bury):
+        if self.archive and isinstance(outcome, Retire):
+            self.archive.append(outcome.group or group, fate=outcome.reason)
+        elif self.archive and isinstance(outcome, Bury):
             self.archive.append(group, fate=outcome.reason)
         await self.settled.put((delivery, outcome))
 

@@ -26,6 +26,8 @@ class Retire:
     reason: str
     tally: Mapping[str, float] = field(default_factory=dict[str, float])
     """Numbers added to the run's evaluation record in the same script (evaluation groups only)."""
+    group: Group | None = field(default=None, compare=False)
+    """With the part this stage added, for the archive; none when it added nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ import structlog
 from broker.contract import Evaluation
 from broker.redis_trainer import RedisTrainer
 from broker.stop_rule import StopRule
+from broker.trainer_transitions import EVALUATION_HOLDER
 
 log = structlog.get_logger()
 
@@ -62,6 +63,7 @@ class Measurement:
         for one in await broker.evaluations():
             if one.is_done and one.version not in self.written:
                 reached = self.write(one) or reached
+                await broker.drop_hold(one.version, EVALUATION_HOLDER)
         return reached
 
     def write(self, one: Evaluation) -> str:

@@ -28,11 +28,13 @@ class RewardConsumer:
 
     async def __call__(self, delivery: Delivery, group: Group) -> Outcome:
         score = await self.reward.score(group)
+        scored = group.with_scores(Scores(rewards=score.rewards, parts=score.parts))
         if group.kind == "eval":
-            return Retire(reason="evaluated", tally=tally(float(score.rewards.mean()), group.prompt.task))
+            sums = tally(float(score.rewards.mean()), group.prompt.task)
+            return Retire(reason="evaluated", tally=sums, group=scored)
         if self.dynamic_sampling and not self.has_signal(score.rewards):
-            return Retire(reason="no_signal")
-        return Forward(group=group.with_scores(Scores(rewards=score.rewards, parts=score.parts)))
+            return Retire(reason="no_signal", group=scored)
+        return Forward(group=scored)
 
 
 def tally(reward: float, task: str) -> dict[str, float]:

@@ -63,6 +63,12 @@ async def test_an_evaluation_group_ends_here_and_is_tallied_for_its_task() -> No
     assert found == Retire(reason="evaluated", tally={"n": 1, "reward": 0.5, "n.sums": 1, "reward.sums": 0.5})
 
 
+@pytest.mark.parametrize("kind", ["eval", "train"])
+async def test_a_group_that_ends_here_is_archived_with_its_scores(kind: Kind) -> None:
+    found = await outcome(group(kind), Rewards(1, 1), dynamic_sampling=True)
+    assert found.group.scores.rewards.tolist() == [1, 1]
+
+
 async def test_a_group_of_no_task_is_tallied_once() -> None:
     found = await outcome(group("eval", task=""), Rewards(1, 1))
     assert found == Retire(reason="evaluated", tally={"n": 1, "reward": 1.0})
