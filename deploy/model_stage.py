@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from broker.errors import Misconfigured
 from deploy.cores import Share
 from deploy.records import GrowingFile
 from scheduler.controller_process import Command, ControllerProcess, thread_environment
@@ -35,8 +36,10 @@ class ModelStage:
         self.process = ControllerProcess(command, Limits(crashes=2))
 
     def last_words(self) -> str:
-        """The end of what it wrote, without its news."""
-        return "\n".join(line for line in self.process.last_words().splitlines() if not line.startswith("{"))
+        """Its message, if it gave one; else the end of what it wrote, without its news."""
+        lines = [line for line in self.process.last_words().splitlines() if not line.startswith("{")]
+        messages = [place for place, line in enumerate(lines) if line.startswith(f"{Misconfigured.__name__}: ")]
+        return "\n".join(lines[messages[-1] :] if messages else lines)
 
     def tick(self, now: float) -> tuple[list[str], Leave | StopRun | None]:
         """Sentences worth keeping, and the end once there is one."""

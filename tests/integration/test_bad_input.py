@@ -1,6 +1,6 @@
 """Bad input, as a person meets it: one message (what, with values; what happens next; the mend), nothing half-written,
-nobody left behind. Servers that cannot be used are in `test_launcher` too; what a second trainer does to the books is in
-`tests/faults`.
+nobody left behind. Servers that cannot be used are in `test_launcher` too; what a second trainer does to the books
+is in `tests/faults`.
 """
 
 from __future__ import annotations
