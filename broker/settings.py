@@ -93,7 +93,7 @@ class WeightsSection(Section):
     canary: bool = True
     """Compare the engine's log-probs with the trainer's after each load."""
     canary_tolerance: float = Field(default=1e-3, gt=0)
-    """Largest allowed absolute difference, in nats; the default fits float32, 0.5 fits bfloat16."""
+    """Largest allowed absolute difference, in nats; the default fits float32; bfloat16 needs about 1."""
 
 
 def broker_url(section: BrokerSection) -> str:

@@ -204,7 +204,7 @@ class WeightFollower:
                 f"{difference:.2e} nats "
                 f"(allowed {self.settings.canary_tolerance:g}), twice; this slot stops sampling; the weights did not "
                 f"arrive, or "
-                "the engine computes something else (for bfloat16 raise weights.canary_tolerance to 0.5)"
+                "the engine computes something else (for bfloat16 raise weights.canary_tolerance to 1, or train in float32)"
             )
 
     async def measure(self, expected: Canary) -> float:
