@@ -203,8 +203,8 @@ class WeightFollower:
                 f"version {announcement.version}: the engine's log-probs differ from the trainer's by "
                 f"{difference:.2e} nats "
                 f"(allowed {self.settings.canary_tolerance:g}), twice; this slot stops sampling; the weights did not "
-                f"arrive, or "
-                "the engine computes something else (for bfloat16 raise weights.canary_tolerance to 1, or train in float32)"
+                "arrive, or the engine computes something else (for bfloat16 raise weights.canary_tolerance to 1, or "
+                "train in float32)"
             )
 
     async def measure(self, expected: Canary) -> float:
