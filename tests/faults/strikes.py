@@ -87,6 +87,16 @@ def role(name: str) -> Strike:
     return strike
 
 
+def trainer_and_successor(run: Observed) -> Observed:
+    """The second one dies as soon as it reports itself: while it loads, takes over or replays."""
+    first = run.pid_of("trainer-0")
+    kill(first)
+    until(lambda: run.pid_of("trainer-0") != first, 60)
+    kill(run.pid_of("trainer-0"))
+    until(lambda: run.text().count("trainer-0 was killed by signal 9") == 2)
+    return run
+
+
 def launcher(run: Observed) -> Observed:
     kill(run.process.pid)
     run.process.wait()
@@ -157,6 +167,7 @@ def everything_lost(data: Path) -> None:
 
 STRIKES: dict[str, Strike] = {
     **{name: role(name) for name in ROLES},
+    "trainer-0 and its successor": trainer_and_successor,
     "launcher": launcher,
     "server": server(nothing_lost),
     "server, last writes lost": server(last_writes_lost),
