@@ -1,0 +1,212 @@
+"""The records of a fleet of slots: where each slot is wanted, what it says, who may move slots, which run is served.
+
+For: slot supervisors, schedulers, and people who look or pin. Not for: a run's work (`redis_broker`); deciding
+(`scheduler`). Keys are `tm:{FLEET}:…`, one hash tag, apart from every run's.
+
+A slot's record carries an epoch that each change raises, by compare-and-set: who decided on an older picture is
+refused. A scheduler also shows its lease; a person does not need one, and what a person pinned no scheduler moves.
+Doorbells may be lost, records are not: a supervisor reads its own every few seconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Literal, Self, cast
+
+from broker.redis_connection import Arg, RedisConnection, text
+
+FLEET = "fleet"
+"""Name of the fleet when none is given."""
+DECISIONS_KEPT = 10_000
+
+Answer = Literal["done", "stale", "fenced", "pinned"]
+Pin = Literal["pin", "unpin", ""]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A slot's record."""
+
+    pool: str = ""
+    """Empty: it shall serve nobody."""
+    epoch: int = 0
+    pinned: bool = False
+    reason: str = ""
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assigned:
+    """What became of an order."""
+
+    answer: Answer
+    pool: str
+    """Of the record now; for `fenced` who leads."""
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The right to move slots, while it lasts."""
+
+    holder: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """The run a fleet works for."""
+
+    run: str
+    folder: str
+    url: str
+
+
+class Fleet:
+    """One fleet's records on one server. Every call may raise Unavailable."""
+
+    def __init__(self, connection: RedisConnection) -> None:
+        self.connection = connection
+        self.client = connection.client
+        self.prefix = connection.keys.prefix
+
+    @classmethod
+    async def connect(cls, url: str, name: str = FLEET) -> Self:
+        fleet = cls(RedisConnection.open(url, name))
+        await fleet.ask(f"connecting to {url}", fleet.client.ping())
+        return fleet
+
+    async def close(self) -> None:
+        await self.connection.close()
+
+    # Slots
+
+    async def assign(
+        self,
+        slot: str,
+        pool: str,
+        *,
+        seen: int,
+        reason: str,
+        by: str,
+        lease: Lease | None = None,
+        pin: Pin = "",
+    ) -> Assigned:
+        """Want `slot` in `pool`, if its record still has the epoch `seen`. Without a lease it is a person's order."""
+        holder, epoch = (lease.holder, str(lease.epoch)) if lease else ("", "")
+        reply = await self.script("assign", slot, pool, seen, holder, epoch, pin, reason, by)
+        return Assigned(answer=cast("Answer", text(reply[0])), pool=text(reply[1]), epoch=int(text(reply[2]) or 0))
+
+    async def offer(self, slot: str, pool: str, epoch: int) -> Wanted:
+        """A supervisor's word on what it obeys; the record, which is this when the server knew less."""
+        reply = await self.script("offer", slot, pool, epoch)
+        return wanted_of(pairs(reply[1]))
+
+    async def wanted(self, slot: str) -> Wanted:
+        raw = await self.ask("reading a slot", self.client.hgetall(f"{self.prefix}slot:{slot}"))
+        return wanted_of({text(k): text(v) for k, v in raw.items()})
+
+    async def records(self) -> dict[str, Wanted]:
+        """Every slot's record."""
+        names = await self.slots()
+        return {name: await self.wanted(name) for name in names}
+
+    async def slots(self) -> list[str]:
+        raw = await self.ask("listing slots", self.client.smembers(self.prefix + "slots"))
+        return sorted(text(name) for name in raw)
+
+    async def forget(self, slot: str) -> None:
+        """A slot that will not come back."""
+        pipe = self.client.pipeline(transaction=True)
+        pipe.srem(self.prefix + "slots", slot)
+        pipe.delete(f"{self.prefix}slot:{slot}")
+        pipe.hdel(self.prefix + "said", slot)
+        await self.ask("forgetting a slot", pipe.execute())
+
+    # What supervisors say
+
+    async def say(self, slot: str, facts: Mapping[str, str | int | float | bool]) -> None:
+        """A supervisor's report; it carries the server's time."""
+        seconds, micros = await self.ask("reading the clock", self.client.time())
+        said = json.dumps({**facts, "at": seconds + micros / 1e6})
+        await self.ask("reporting", self.client.hset(self.prefix + "said", slot, said))
+
+    async def said(self) -> dict[str, dict[str, Any]]:
+        """Last report of each slot, `age_s` old."""
+        pipe = self.client.pipeline(transaction=False)
+        pipe.time()
+        pipe.hgetall(self.prefix + "said")
+        (seconds, micros), raw = await self.ask("reading reports", pipe.execute())
+        now = seconds + micros / 1e6
+        reports = {text(slot): json.loads(report) for slot, report in raw.items()}
+        return {slot: {**report, "age_s": now - report["at"]} for slot, report in reports.items()}
+
+    # The scheduler
+
+    async def lead(self, holder: str, lease_s: float) -> Lease | str:
+        """Take or renew the right to move slots; else the name of who has it."""
+        reply = await self.script("lead", holder, int(lease_s * 1000))
+        return Lease(holder=holder, epoch=int(reply[1])) if text(reply[0]) == "done" else text(reply[1])
+
+    async def resign(self, holder: str) -> None:
+        await self.script("lead", holder, 0)
+
+    async def decided(self, decision: Mapping[str, Any]) -> None:
+        """Append a decision to the story."""
+        entry = {"at": str(decision.get("now", "")), "said": str(decision.get("sentence", ""))}
+        call = self.client.xadd(
+            self.prefix + "decisions",
+            cast("Any", {**entry, "decision": json.dumps(decision)}),
+            maxlen=DECISIONS_KEPT,
+            approximate=True,
+        )
+        await self.ask("recording a decision", call)
+
+    async def decisions(self, count: int = 100) -> list[dict[str, Any]]:
+        """The last ones, oldest first."""
+        raw = await self.ask("reading decisions", self.client.xrevrange(self.prefix + "decisions", count=count))
+        return [json.loads(fields[b"decision"]) for _, fields in reversed(raw)]
+
+    # The run
+
+    async def serve(self, served: Served) -> None:
+        """From now on the fleet works for this run."""
+        facts: dict[Any, Any] = {"run": served.run, "folder": served.folder, "url": served.url}
+        await self.ask("naming the run", self.client.hset(self.prefix + "run", mapping=facts))
+
+    async def served(self) -> Served | None:
+        raw = await self.ask("reading the run", self.client.hgetall(self.prefix + "run"))
+        named = {text(k): text(v) for k, v in raw.items()}
+        return Served(**named) if named else None
+
+    async def script(self, name: str, *args: Arg) -> Sequence[Any]:
+        call = self.client.eval(fleet_script(name), 1, self.prefix + "slots", self.prefix, *cast("Any", args))
+        return await self.ask(f"fleet: {name}", call)
+
+    async def ask(self, doing: str, call: object) -> Any:
+        """The client's annotations know neither which of its faces is used nor what comes back."""
+        return await self.connection.ask(doing, cast("Awaitable[Any]", call))
+
+
+@cache
+def fleet_script(name: str) -> str:
+    body = (resources.files("broker") / "scripts" / "fleet" / f"{name}.lua").read_text()
+    return f"#!lua flags=allow-oom\n{body}"
+
+
+def pairs(flat: Sequence[Any]) -> dict[str, str]:
+    return {text(flat[at]): text(flat[at + 1]) for at in range(0, len(flat), 2)}
+
+
+def wanted_of(raw: Mapping[str, str]) -> Wanted:
+    return Wanted(
+        pool=raw.get("pool", ""),
+        epoch=int(raw.get("epoch", 0)),
+        pinned=bool(raw.get("pinned")),
+        reason=raw.get("reason", ""),
+        by=raw.get("by", ""),
+    )

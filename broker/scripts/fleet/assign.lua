@@ -1,0 +1,15 @@
+-- Where a slot is wanted. ARGV: key prefix, slot, pool, epoch the caller read, leader, its epoch ('' for a person),
+-- pin ('pin' | 'unpin' | ''), reason, by
+local P, key = ARGV[1], ARGV[1] .. 'slot:' .. ARGV[2]
+local function field(name) return redis.call('HGET', key, name) or '' end
+if ARGV[5] ~= '' then
+  local holder, epoch = redis.call('HGET', P .. 'leader', 'holder') or '', redis.call('HGET', P .. 'leader', 'epoch') or '0'
+  if holder ~= ARGV[5] or epoch ~= ARGV[6] then return { 'fenced', holder, epoch } end
+  if field('pinned') ~= '' then return { 'pinned', field('pool'), field('epoch') } end
+end
+local epoch = tonumber(field('epoch') == '' and '0' or field('epoch'))
+if epoch ~= tonumber(ARGV[4]) then return { 'stale', field('pool'), epoch } end
+redis.call('HSET', key, 'pool', ARGV[3], 'epoch', epoch + 1, 'reason', ARGV[8], 'by', ARGV[9], 'at', redis.call('TIME')[1])
+if ARGV[7] == 'pin' then redis.call('HSET', key, 'pinned', '1') elseif ARGV[7] == 'unpin' then redis.call('HDEL', key, 'pinned') end
+redis.call('SADD', P .. 'slots', ARGV[2])
+return { 'done', ARGV[3], epoch + 1 }

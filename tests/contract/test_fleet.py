@@ -1,0 +1,109 @@
+"""A fleet's records: nobody moves a slot on an old picture, without the lease, or against a pin."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+import redis
+
+from broker import embedded_server
+from broker.fleet import Fleet, Lease, Served, Wanted
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with embedded_server.serving(made := tmp_path_factory.mktemp("fleet")):
+        yield made
+
+
+@pytest_asyncio.fixture
+async def fleet(folder: Path) -> AsyncIterator[Fleet]:
+    made = await Fleet.connect(embedded_server.address(folder), f"fleet-{uuid4().hex[:8]}")
+    yield made
+    await made.close()
+
+
+async def led(fleet: Fleet, holder: str = "one", lease_s: float = 30) -> Lease:
+    lease = await fleet.lead(holder, lease_s)
+    assert isinstance(lease, Lease)
+    return lease
+
+
+async def test_a_slot_comes_with_a_pool_and_keeps_the_record_it_finds(fleet: Fleet) -> None:
+    assert await fleet.wanted("gpu0") == Wanted()
+    first = await fleet.offer("gpu0", "rollout", 1)
+    assert (first.pool, first.epoch) == ("rollout", 1)
+    assert (await fleet.offer("gpu0", "train", 1)).pool == "rollout"
+    assert await fleet.slots() == ["gpu0"]
+
+
+async def test_who_decided_on_an_older_picture_is_refused(fleet: Fleet) -> None:
+    await fleet.offer("gpu0", "rollout", 1)
+    lease = await led(fleet)
+    moved = await fleet.assign("gpu0", "train", seen=1, reason="backlog", by="scheduler", lease=lease)
+    assert (moved.answer, moved.pool, moved.epoch) == ("done", "train", 2)
+    late = await fleet.assign("gpu0", "judge", seen=1, reason="backlog", by="scheduler", lease=lease)
+    assert (late.answer, late.pool, late.epoch) == ("stale", "train", 2)
+    assert (await fleet.wanted("gpu0")).reason == "backlog"
+
+
+async def test_of_two_schedulers_one_leads_and_the_other_changes_nothing(fleet: Fleet) -> None:
+    first = await led(fleet, "one", 0.2)
+    assert await fleet.lead("two", 30) == "one"
+    await asyncio.sleep(0.3)
+    second = await led(fleet, "two")
+    assert second.epoch > first.epoch
+    assert (await fleet.assign("gpu0", "train", seen=0, reason="", by="one", lease=first)).answer == "fenced"
+    assert await fleet.wanted("gpu0") == Wanted()
+    assert (await fleet.assign("gpu0", "train", seen=0, reason="", by="two", lease=second)).answer == "done"
+    assert await led(fleet, "two") == second
+    await fleet.resign("two")
+    assert (await led(fleet, "one")).epoch > second.epoch
+
+
+async def test_what_a_person_pinned_no_scheduler_moves_until_it_is_unpinned(fleet: Fleet) -> None:
+    lease = await led(fleet)
+    pinned = await fleet.assign("gpu0", "judge", seen=0, reason="by hand", by="ann", pin="pin")
+    refused = await fleet.assign("gpu0", "train", seen=pinned.epoch, reason="", by="one", lease=lease)
+    assert (refused.answer, refused.pool) == ("pinned", "judge")
+    assert (await fleet.wanted("gpu0")).pinned
+    free = await fleet.assign("gpu0", "judge", seen=pinned.epoch, reason="", by="ann", pin="unpin")
+    assert (await fleet.assign("gpu0", "train", seen=free.epoch, reason="", by="one", lease=lease)).answer == "done"
+
+
+async def test_a_server_that_forgot_takes_back_what_the_slot_remembers(fleet: Fleet, folder: Path) -> None:
+    await fleet.offer("gpu0", "rollout", 1)
+    lease = await led(fleet)
+    for seen in range(1, 5):
+        await fleet.assign("gpu0", "train", seen=seen, reason="", by="one", lease=lease)
+    with redis.Redis.from_url(embedded_server.address(folder)) as client:
+        client.flushall()
+    back = await fleet.offer("gpu0", "train", 5)
+    assert (back.pool, back.epoch) == ("train", 5)
+    assert (await fleet.assign("gpu0", "judge", seen=5, reason="", by="one", lease=lease)).answer == "fenced"
+
+
+async def test_a_report_ages_and_a_decision_stays(fleet: Fleet) -> None:
+    await fleet.say("gpu0", {"state": "serving", "pid": 7})
+    said = await fleet.said()
+    assert (said["gpu0"]["state"], said["gpu0"]["pid"]) == ("serving", 7)
+    assert 0 <= said["gpu0"]["age_s"] < 5
+    for number in range(3):
+        await fleet.decided({"now": number, "sentence": f"stay {number}"})
+    assert [one["sentence"] for one in await fleet.decisions(2)] == ["stay 1", "stay 2"]
+    await fleet.offer("gpu0", "rollout", 1)
+    await fleet.forget("gpu0")
+    assert await fleet.slots() == []
+    assert await fleet.said() == {}
+
+
+async def test_a_fleet_serves_one_named_run(fleet: Fleet) -> None:
+    assert await fleet.served() is None
+    served = Served(run="addition-1", folder="/runs/addition-1", url="unix:///x")
+    await fleet.serve(served)
+    assert await fleet.served() == served
