@@ -52,7 +52,7 @@ class LaunchedRun:
 
 
 def launch(root: Path, name: str, overrides: Sequence[str]) -> LaunchedRun:
-    """`tidemill run NAME …` with its folders under `root`, to its end. Raises CalledProcessError when it fails."""
+    """`tidemill run NAME …` with its folders under `root`, to its end. Raises RuntimeError with what it said when it fails."""
     typed_at = time.time()
     with subprocess.Popen(
         [COMMAND, "run", name, *overrides],
@@ -66,7 +66,7 @@ def launch(root: Path, name: str, overrides: Sequence[str]) -> LaunchedRun:
         first_output_at = time.time()
         said += process.stdout.read()
     if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, process.args, said)
+        raise RuntimeError(f"tidemill run {name} ended with exit code {process.returncode}; it said:\n{said}")
     return LaunchedRun(
         folder=(root / "latest").resolve(), typed_at=typed_at, first_output_at=first_output_at, ended_at=time.time()
     )
