@@ -52,7 +52,7 @@ class LaunchedRun:
 
 
 def launch(root: Path, name: str, overrides: Sequence[str]) -> LaunchedRun:
-    """`tidemill run NAME …` with its folders under `root`, to its end. Raises RuntimeError with what it said when it fails."""
+    """`tidemill run NAME …` with its folders under `root`, to its end. Raises RuntimeError when it fails."""
     typed_at = time.time()
     with subprocess.Popen(
         [COMMAND, "run", name, *overrides],
