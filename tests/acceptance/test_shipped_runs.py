@@ -45,9 +45,9 @@ def measured(folder: Path) -> list[float]:
 
 
 def test_long_tail_rises(tmp_path: Path) -> None:
-    accuracies = measured(trained("long-tail", tmp_path, "run.steps=150"))
+    accuracies = measured(trained("long-tail", tmp_path, "run.steps=100"))
     assert accuracies[0] <= 0.5
-    assert mean(accuracies[-3:]) >= accuracies[0] + 0.07, accuracies
+    assert mean(accuracies[-3:]) >= accuracies[0] + 0.1, accuracies
 
 
 @needs_smollm2
