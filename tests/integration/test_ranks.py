@@ -35,7 +35,6 @@ SPREAD = World(
         "run.stop_when=''",
         "run.steps=24",
         "train.groups=8",
-        "train.checkpoint_every=3",
         "prompts.eval.size=0",
         "broker.lease_s=2",
         "broker.drain_s=10",
@@ -107,21 +106,24 @@ def test_two_ranks_train_a_run_to_its_end_and_leave_nothing_behind(launch: Calla
 
 
 @pytest.mark.parametrize(
-    ("killed", "said"),
-    [("rank-1", "was killed by SIGKILL; the trainer leaves with all its ranks"), ("trainer-0", "killed by signal 9")],
-    ids=["rank 1", "rank 0"],
+    ("killed", "said", "checkpoint_every"),
+    [
+        ("rank-1", "was killed by SIGKILL; the trainer leaves with all its ranks", 3),
+        ("trainer-0", "killed by signal 9", SPREAD.steps),
+    ],
+    ids=["rank 1, from a checkpoint", "rank 0, by replay"],
 )
 def test_a_killed_rank_takes_the_others_with_it_and_all_go_on_to_the_end(
-    killed: str, said: str, launch: Callable[..., Observed]
+    killed: str, said: str, checkpoint_every: int, launch: Callable[..., Observed]
 ) -> None:
-    run = launch()
+    run = launch(f"train.checkpoint_every={checkpoint_every}")
     run.pass_version(SPREAD.strike_at, SPREAD.within_s)
     before = {name: run.pid_of(name) for name in ("rank-1", "trainer-0")}
     os.kill(before[killed], signal.SIGKILL)
     until(lambda: not living(*before.values()), within_s=10)
     run.finish(SPREAD.within_s)
     assert_went_well(run, SPREAD)
-    assert "replaying" in said_by_trainers(run.folder)
+    assert checkpoint_every < SPREAD.strike_at or "replaying" in said_by_trainers(run.folder)
     assert run.text().count(said) == run.text().count("starting it again") == 1
 
 
