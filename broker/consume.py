@@ -75,11 +75,13 @@ class Consuming:
         process must stop.
         """
         self.reader = self.reader or await self.broker.enlist(self.slot)
+        self.meter.ready = True
         await self.blame_the_dead(await self.broker.inherit(self.stream, self.reader, self.slot))
         try:
             await together(self.reading(), self.settling(), self.renewing())
         finally:
             await end(self.held.values())
+            self.meter.held = 0
 
     async def reading(self) -> None:
         """consumes: `stream`   produces: whatever the handler forwards
@@ -125,6 +127,7 @@ class Consuming:
                 await self.nothing_held()
             self.deliveries[delivery.entry_id] = delivery
             self.held[delivery.entry_id] = asyncio.create_task(self.work(delivery, group))
+            self.meter.held = len(self.held)
             if delivery.entry.alone:
                 await self.nothing_held()
 
@@ -159,6 +162,7 @@ class Consuming:
             for delivery, _ in batch:
                 self.held.pop(delivery.entry_id, None)
                 self.deliveries.pop(delivery.entry_id, None)
+            self.meter.held = len(self.held)
             self.meter.progress += len(batch)
             self.meter.items += len(batch)
             self.freed.set()

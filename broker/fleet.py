@@ -75,8 +75,13 @@ class Fleet:
         self.prefix = connection.keys.prefix
 
     @classmethod
+    def at(cls, url: str, name: str = FLEET) -> Self:
+        """Not yet connected: the first call connects."""
+        return cls(RedisConnection.open(url, name))
+
+    @classmethod
     async def connect(cls, url: str, name: str = FLEET) -> Self:
-        fleet = cls(RedisConnection.open(url, name))
+        fleet = cls.at(url, name)
         await fleet.ask(f"connecting to {url}", fleet.client.ping())
         return fleet
 

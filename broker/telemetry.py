@@ -111,6 +111,10 @@ class Meter:
     tokens: int = 0
     version: int = -1
     """Weight version worked with now."""
+    held: int = 0
+    """Groups in hand: unsettled work."""
+    ready: bool = False
+    """Loaded and in the run: from now on it takes work."""
     stage: str = "starting"
     """In a word or two, what it does or waits for now."""
     clock: Callable[[], float] = time.monotonic
@@ -154,5 +158,7 @@ class Meter:
             "items": self.items,
             "tokens": self.tokens,
             "version": self.version,
+            "held": self.held,
+            "ready": self.ready,
             "stage": self.stage,
         }

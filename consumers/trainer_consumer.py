@@ -72,6 +72,7 @@ class Trainer:
         Returns why it ended.
         """
         await self.regain()
+        self.meter.ready = True
         while not self.stop.is_set():
             reason = await self.reached_end()
             if reason:
@@ -140,6 +141,7 @@ class Trainer:
         groups = await self.payloads(batch.deliveries)
         self.publication.remember(groups)
         seed = step_seed(self.run_seed, self.live.version)
+        self.meter.held = len(groups)
         with self.meter.busy():
             result = await asyncio.to_thread(self.train, groups, self.live.version, seed)
             trained = time.monotonic()
@@ -153,6 +155,7 @@ class Trainer:
             publish_s=time.monotonic() - trained,
         )
         await self.keep_house()
+        self.meter.held = 0
         self.waiting_since = time.monotonic()
 
     async def payloads(self, deliveries: Sequence[Delivery]) -> list[Group]:
