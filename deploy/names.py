@@ -1,4 +1,4 @@
-"""Whether the names in a run file lead anywhere: sources, engine, rewards, algorithm, learner.
+"""Whether the names in a run file lead anywhere: sources, engine, rewards, algorithm, learner, placement.
 
 For: the nearest name, or what a dotted path lacks, in the same message as all other problems. Not for: loading what
 they name: a module is found and parsed, never imported, and whatever else is wrong with it is said by the role that
@@ -29,6 +29,7 @@ def names(settings: RunSettings) -> Iterator[tuple[str, str, Collection[str]]]:
     from consumers.rewards import REWARDS
     from producers.engines import ENGINES
     from producers.prompt_sources import SOURCES
+    from scheduler.placements import PLACEMENTS
 
     source = settings.prompts.source
     for part in [{"source": source}] if isinstance(source, str) else source:
@@ -38,6 +39,7 @@ def names(settings: RunSettings) -> Iterator[tuple[str, str, Collection[str]]]:
         yield "[reward] parts: name", reward.name, REWARDS
     yield "[algorithm] name", settings.algorithm.name, ALGORITHMS
     yield "[train] learner", settings.train.learner, LEARNERS
+    yield "[scheduler] placement", settings.scheduler.placement, PLACEMENTS
 
 
 def problem_with(name: str, known: Collection[str]) -> str:

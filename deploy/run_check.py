@@ -18,7 +18,8 @@ from deploy.names import unknown_names
 from deploy.run_files import find_run_file, overlaid, read_run_file
 from deploy.run_paths import rooted
 from deploy.run_settings import SECTIONS, RunSettings
-from scheduler.settings import SHIPPED_POOLS, PoolSection
+from scheduler.pools import resolved
+from scheduler.settings import PoolSection
 
 
 def load_run(name: str, overrides: Sequence[str] = ()) -> RunSettings:
@@ -77,14 +78,5 @@ def pools_of(content: Any) -> dict[str, PoolSection]:
         for name, pool in mapping("[pools]", content).items()
     }
     for name, pool in pools.items():
-        if name not in SHIPPED_POOLS and not (pool.stream and pool.command):
-            near = difflib.get_close_matches(name, SHIPPED_POOLS, n=1)
-            hint = f'did you mean "{near[0]}"?' if near else f"shipped pools: {', '.join(SHIPPED_POOLS)}"
-            raise Misconfigured(
-                f"[pools.{name}]: a pool of one's own needs stream and command; nothing was started; {hint}"
-            )
-        if pool.max is not None and pool.max < pool.min:
-            raise Misconfigured(
-                f"[pools.{name}]: max = {pool.max} is below min = {pool.min}; nothing was started; raise max"
-            )
+        resolved(name, pool)
     return pools

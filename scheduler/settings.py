@@ -17,6 +17,22 @@ class SchedulerSection(Section):
     crash_limit: int = Field(default=5, ge=1)
     """A process that dies so many times within `crash_window_s` is not started again: the run stops and names it."""
     crash_window_s: float = Field(default=60.0, gt=0)
+    placement: str = "pressure"
+    """Which pool should have how many slots: `pressure`, `proportional`, `fixed`, or a dotted path."""
+    split: dict[str, int] = Field(default_factory=dict[str, int])
+    """Pool → slots of the placement `fixed`; empty leaves every slot where it is."""
+    every_s: float = Field(default=5.0, gt=0)
+    """Between two decisions."""
+    horizon_s: float = Field(default=300.0, gt=0)
+    """A move must bring back what it costs within so long."""
+    hysteresis: float = Field(default=2.0, ge=0)
+    """c: a gain must exceed c·(work waiting, in slot-seconds)^0.7; more moves less."""
+    dwell_s: float = Field(default=30.0, ge=0)
+    """Shortest stay of a slot after a move."""
+    switching: float = Field(default=0.02, gt=0, le=1)
+    """Most of all slots' time that moving may take; a fleet too small for it moves one slot per `dwell_s`."""
+    drain_s: float = Field(default=60.0, gt=0)
+    """A slot that is moved finishes or gives back what it holds within so long."""
 
 
 class PoolSection(Section):

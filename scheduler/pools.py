@@ -1,0 +1,134 @@
+"""Pools: the kinds of work a slot can be given. They are data, so a new kind is a section of the run file and no code.
+
+For: what a pool is, the three that are shipped, and whether pools and slots fit each other. Not for: how many slots a
+pool should have now (`placements`), nor what a slot runs (`slots`).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from broker.errors import Misconfigured
+from broker.streams import NEXT, PROMPTS, ROLLOUTS, SCORED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """One kind of slot."""
+
+    name: str
+    stream: str
+    """The work stream it takes from."""
+    command: str
+    """What its slots run, as `python -m COMMAND`."""
+    min: int = 0
+    """Slots it never goes below."""
+    max: int | None = None
+    """Slots it never goes above; None for no limit."""
+    move_cost: float = 0.0
+    """Seconds a slot is lost for when it moves here; 0 uses what was measured."""
+
+    @property
+    def downstream(self) -> str:
+        """The stream it forwards to; empty at the end."""
+        return NEXT.get(self.stream, "")
+
+    def most(self, slots: int) -> int:
+        """Slots it may have, of so many."""
+        return slots if self.max is None else min(self.max, slots)
+
+
+SHIPPED = {
+    pool.name: pool
+    for pool in (
+        Pool(name="rollout", stream=PROMPTS, command="producers rollout"),
+        Pool(name="judge", stream=ROLLOUTS, command="consumers judge"),
+        Pool(name="train", stream=SCORED, command="consumers trainer", max=1),
+    )
+}
+"""Rule rewards run on CPU workers beside the slots, so `judge` is used only where a reward needs a model. The trainer
+leads its ranks inside one slot."""
+
+
+class PoolSettings(Protocol):
+    """What a `[pools.NAME]` section says; empty texts, 0 and None leave a shipped pool as it is."""
+
+    stream: str
+    command: str
+    min: int
+    max: int | None
+    move_cost: float
+
+
+def resolved(name: str, section: PoolSettings) -> Pool:
+    """A shipped pool with what its section changes, or a pool of one's own. Raises Misconfigured."""
+    shipped = SHIPPED.get(name)
+    if shipped is None and not (section.stream and section.command):
+        near = difflib.get_close_matches(name, SHIPPED, n=1)
+        hint = f'did you mean "{near[0]}"?' if near else f"shipped pools: {', '.join(SHIPPED)}"
+        raise Misconfigured(
+            f"[pools.{name}]: a pool of one's own needs stream and command; nothing was started; {hint}"
+        )
+    base = shipped or Pool(name=name, stream=section.stream, command=section.command)
+    pool = replace(
+        base,
+        stream=section.stream or base.stream,
+        command=section.command or base.command,
+        min=section.min,
+        max=base.max if section.max is None else section.max,
+        move_cost=section.move_cost,
+    )
+    if pool.max is not None and pool.max < pool.min:
+        raise Misconfigured(
+            f"[pools.{name}]: max = {pool.max} is below min = {pool.min}; nothing was started; raise max"
+        )
+    return pool
+
+
+def pools_in_use(sections: Mapping[str, PoolSettings], *, judged: bool) -> tuple[Pool, ...]:
+    """The pools of a run in the order work flows; `judge` only when a reward needs a model. Raises Misconfigured."""
+    shipped = [name for name in SHIPPED if judged or name != "judge"]
+    named = [*shipped, *(name for name in sections if name not in SHIPPED)]
+    pools = [resolved(name, sections[name]) if name in sections else SHIPPED[name] for name in named]
+    flow = [PROMPTS, ROLLOUTS, SCORED]
+    return tuple(sorted(pools, key=lambda pool: flow.index(pool.stream) if pool.stream in flow else len(flow)))
+
+
+def check_fleet(pools: Sequence[Pool], slots: int, available: int) -> None:
+    """Whether so many slots can serve these pools where `available` exist. Raises Misconfigured with both numbers."""
+    if slots < 1:
+        raise Misconfigured(f"{slots} slots cannot run anything; nothing was started; ask for 1 or more")
+    if slots > available:
+        raise Misconfigured(
+            f"{slots} slots were asked for and {in_words(available, 'slot')} can be made here; nothing was started; "
+            f"ask for {available} or fewer"
+        )
+    needed = sum(pool.min for pool in pools)
+    if needed > slots:
+        terms = " + ".join(f"{pool.name} {pool.min}" for pool in pools if pool.min)
+        raise Misconfigured(
+            f"[pools] min: {needed} slots ({terms}) of {in_words(slots, 'slot')}; nothing was started; "
+            f"lower a pool's min, or have {needed} slots"
+        )
+    if all(pool.max is not None for pool in pools) and (most := sum(pool.most(slots) for pool in pools)) < slots:
+        raise Misconfigured(
+            f"[pools] max: {in_words(most, 'slot')} of {slots} could ever work; nothing was started; "
+            f"raise a pool's max, or have {most} slots"
+        )
+
+
+def pool_named(name: str, pools: Iterable[Pool]) -> Pool:
+    """The pool of that name. Raises Misconfigured with the names there are."""
+    known = {pool.name: pool for pool in pools}
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        meant = f'did you mean "{near[0]}"? ' if near else ""
+        raise Misconfigured(f'"{name}" is no pool of this run; nothing was moved; {meant}pools: {", ".join(known)}')
+    return known[name]
+
+
+def in_words(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

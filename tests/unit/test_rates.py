@@ -1,0 +1,74 @@
+"""Service rates come from busy seconds, whatever the slot waited."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from scheduler.lifecycle import State
+from scheduler.observation import Service, Slot
+from scheduler.rates import Rates
+
+SLOT = Slot(id="a", pool="rollout", state=State.SERVING)
+
+
+def test_waiting_is_no_work() -> None:
+    rates = Rates()
+    rates.observe([SLOT], 0)
+    rates.observe([replace(SLOT, busy_s=6.0, items=3)], 1000)
+    assert rates.service()["rollout"].item_s == pytest.approx(2.0)
+
+
+def test_a_pool_that_has_finished_nothing_is_unknown() -> None:
+    rates = Rates()
+    rates.observe([SLOT], 0)
+    rates.observe([replace(SLOT, busy_s=6.0)], 6)
+    assert rates.service() == {}
+
+
+def test_a_step_that_ends_many_groups_at_once_is_counted_with_all_the_seconds_it_took() -> None:
+    rates = Rates()
+    for second in range(10):
+        rates.observe([replace(SLOT, busy_s=float(second))], second)
+    rates.observe([replace(SLOT, busy_s=10.0, items=20)], 10)
+    rates.observe([replace(SLOT, busy_s=13.0, items=20)], 13)
+    service = rates.service()["rollout"]
+    assert service.item_s == pytest.approx(0.5)
+    assert service.begun_s == pytest.approx(3.0)
+
+
+def test_what_is_newer_weighs_more() -> None:
+    rates = Rates(memory_s=100)
+    rates.observe([SLOT], 0)
+    rates.observe([replace(SLOT, busy_s=100.0, items=100)], 100)
+    rates.observe([replace(SLOT, busy_s=400.0, items=200)], 400)
+    assert 2.8 < rates.service()["rollout"].item_s < 3.0
+
+
+def test_a_half_empty_slot_works_at_part_of_its_speed_and_does_not_look_dear() -> None:
+    shape = Service(item_s=0.0, places=4, half_at=1.0)
+    rates = Rates({"rollout": shape})
+    rates.observe([replace(SLOT, filled_s=0.0)], 0)
+    rates.observe([replace(SLOT, busy_s=8.0, filled_s=2.0, items=1)], 8)
+    assert shape.speed(1) == pytest.approx(0.625), (
+        "one group in hand of four: 1/2 of the limit, which four reach to 4/5"
+    )
+    assert rates.service()["rollout"].item_s == pytest.approx(8 * 0.625)
+
+
+def test_a_slot_that_changed_pools_in_between_says_nothing() -> None:
+    rates = Rates()
+    rates.observe([SLOT], 0)
+    rates.observe([replace(SLOT, pool="judge", busy_s=50.0, items=1)], 60)
+    assert rates.service() == {}
+
+
+def test_the_price_of_a_move_is_a_mean_over_the_last_ones() -> None:
+    rates = Rates({"rollout": Service(item_s=0.0, move_s=30.0)})
+    rates.observe([SLOT], 0)
+    rates.observe([replace(SLOT, busy_s=1.0, items=1)], 1)
+    assert rates.service()["rollout"].move_s == 30.0
+    for _ in range(50):
+        rates.note_move("rollout", 12.0)
+    assert rates.service()["rollout"].move_s == pytest.approx(12.0, abs=0.1)
