@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from broker.errors import Misconfigured, TidemillError
+from broker.errors import Broken, Misconfigured, TidemillError
 from deploy.cores import usable_here
 from deploy.cross_checks import warnings_between
 from deploy.run_check import load_run, saved_run
@@ -120,6 +120,26 @@ def inspect(
     folder = find_run(run, runs_root())
     with reachable(folder, saved_run(folder).broker) as url:
         print_rows(inspection.VIEWS[what](inspection.Records(url, folder.name)), as_json)
+
+
+@app.command()
+def audit(run: RunName = "latest", as_json: AsJson = False) -> None:
+    """Whether a run's books tell the truth: counters, open groups, streams and versions; exit code 70 if not."""
+    from dataclasses import asdict
+
+    from deploy.audit import audit as checks_of
+    from deploy.inspection import Records
+    from deploy.server import reachable
+
+    folder = find_run(run, runs_root())
+    with reachable(folder, saved_run(folder).broker) as url:
+        checks = checks_of(Records(url, folder.name), folder / "store")
+    print_rows([{**asdict(check), "holds": check.holds} for check in checks], as_json)
+    if not checks and not as_json:
+        console.print(
+            "nothing to hold against each other: the server has less than the store; `tidemill resume` mends it"
+        )
+    sys.exit(0 if all(check.holds for check in checks) else Broken.exit_code)
 
 
 @app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

@@ -30,6 +30,12 @@ class Records:
         self.client = redis.Redis.from_url(url, decode_responses=True, socket_timeout=5)
         self.keys = Keys(run)
 
+    def answers(self) -> bool:
+        try:
+            return bool(self.client.ping())
+        except redis.RedisError:
+            return False
+
     def hash(self, key: str) -> dict[str, str]:
         return cast("dict[str, str]", self.client.hgetall(key))
 

@@ -18,9 +18,11 @@ from broker import telemetry
 from broker.cancellation import end
 from broker.errors import Broken, Fenced, TidemillError
 from broker.redis_broker import RedisBroker
+from deploy.audit import audit
 from deploy.cores import Share, usable_here
 from deploy.crew import TRAINER, Crew, Happened, core_shares, left_in_order
 from deploy.cross_checks import warnings_between
+from deploy.inspection import Records
 from deploy.model_stage import ModelStage
 from deploy.observer import Observer
 from deploy.progress import Display
@@ -115,7 +117,21 @@ class Launch:
         finally:
             await self.end(crew, observer)
             await broker.close()
-        return ending
+        return self.audited(ending, url)
+
+    def audited(self, ending: Ending, url: str) -> Ending:
+        """Hold the books against what lies there; a run whose books are wrong has not ended well."""
+        server = Records(url, self.folder.name)
+        if not server.answers():
+            self.say(
+                "warning: the books could not be checked, the server does not answer; `tidemill audit` does it later"
+            )
+            return ending
+        wrong = [check for check in audit(server, self.folder / "store") if not check.holds]
+        if not wrong:
+            return ending
+        reason = f"{ending.reason}; the books are wrong: " + "; ".join(map(str, wrong))
+        return Ending(exit_code=ending.exit_code or Broken.exit_code, reason=f"{reason}; `tidemill audit` shows all")
 
     async def watch(self, crew: Crew, observer: Observer) -> Ending:
         """Until there is a reason to end: every tick the processes, every half second the whole run."""

@@ -1,0 +1,86 @@
+"""The audit holds a sound run's books to be sound, and finds whatever is made wrong in them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.settings import run_folder_settings
+from broker.streams import PROMPTS
+from deploy.audit import Check, audit
+from deploy.inspection import Records
+from deploy.run_settings import RunSettings
+from deploy.server import reachable
+from tests.integration.test_launcher import Launched, made
+
+__all__ = ["made"]
+
+
+@pytest.fixture
+def stopped(made: Callable[..., Path]) -> Path:
+    """A run that was interrupted: groups are open in it."""
+    folder = made("train.options={pace_s=0.1}", "run.steps=100000")
+    launched = Launched(folder)
+    launched.reach(3)
+    launched.interrupt()
+    assert launched.end() == 130
+    return folder
+
+
+def broken(folder: Path, damage: Callable[[Records], object] = lambda _: None) -> list[Check]:
+    """The checks that fail after some damage."""
+    settings = RunSettings.model_validate(run_folder_settings(folder))
+    with reachable(folder, settings.broker) as url:
+        server = Records(url, folder.name)
+        damage(server)
+        return [check for check in audit(server, folder / "store", tries=1) if not check.holds]
+
+
+def test_a_run_that_was_stopped_is_sound_and_any_damage_is_named(stopped: Path) -> None:
+    assert broken(stopped) == []
+
+    def lose_an_entry(server: Records) -> None:
+        stream = next(
+            name for name in ("scored", "rollouts", "prompts") if server.client.xlen(server.keys.stream(name))
+        )
+        found: Any = server.client.xrange(server.keys.stream(stream), count=1)
+        server.client.xdel(server.keys.stream(stream), found[0][0])
+
+    [lost] = broken(stopped, lose_an_entry)
+    assert "open groups at" in str(lost) and lost.counted == lost.found + 1
+    found = broken(stopped, lambda server: server.client.hincrby(server.keys.counts, "train.trained", 1))
+    assert any("counted as trained" in str(check) for check in found)
+    assert any("admitted" in str(check) for check in found)
+    stray = broken(stopped, lambda server: server.client.xadd(server.keys.stream(PROMPTS), {"group": "stray"}))
+    assert any("`prompts`" in str(check) and check.detail for check in stray)
+    told = subprocess.run(
+        [sys.executable, "-m", "deploy.cli", "audit", stopped.name],
+        env={**os.environ, "TIDEMILL_RUNS": str(stopped.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 70, told.stdout + told.stderr
+
+
+def test_a_run_whose_books_are_wrong_does_not_end_well(stopped: Path) -> None:
+    broken(stopped, lambda server: server.client.hincrby(server.keys.counts, "train.admitted", 1))
+    launched = Launched(stopped)
+    launched.reach(5)
+    launched.interrupt()
+    assert launched.end() != 0
+    assert "the books are wrong: train groups admitted" in " ".join(launched.text().split())
+
+
+def test_a_server_that_knows_less_than_the_store_is_not_judged(stopped: Path) -> None:
+    settings = RunSettings.model_validate(run_folder_settings(stopped))
+    with reachable(stopped, settings.broker) as url:
+        server = Records(url, stopped.name)
+        server.client.flushall()
+        assert audit(server, stopped / "store") == []
