@@ -112,9 +112,7 @@ def books_of(counts: Mapping[str, int], kind: str) -> dict[str, int]:
             value for key, value in counts.items() if key == f"{kind}.{name}" or key.startswith(f"{kind}.{name}.")
         )
 
-    books = {name: total(name) for name in ("admitted", "trained", "retired", "buried")}
-    books["open"] = books["admitted"] - books["trained"] - books["retired"] - books["buried"]
-    return books
+    return {name: total(name) for name in ("admitted", "trained", "retired", "buried", "open")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

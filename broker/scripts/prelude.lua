@@ -46,8 +46,12 @@ local function append(stream, first, n, floor, last, size)
   return redis.call('XADD', P .. stream, '*', unpack(fields))
 end
 
+-- Pairs ARGV[first] .. ARGV[first + n - 1], a hundred at a time: unpack has a limit, and a call per field costs.
 local function write_body(group, first, n)
-  for i = first, first + n - 1, 2 do redis.call('HSET', P .. 'group:' .. group, ARGV[i], ARGV[i + 1]) end
+  local last = first + n - 1
+  for at = first, last, 200 do
+    redis.call('HSET', P .. 'group:' .. group, unpack(ARGV, at, math.min(at + 199, last)))
+  end
 end
 
 local function close(group, line)

@@ -41,13 +41,14 @@ RUNNING = Snapshot(
 )
 
 
-def test_the_books_balance_by_construction() -> None:
+def test_the_books_are_what_was_counted() -> None:
     counts = {
         "train.admitted": 10,
         "train.trained": 4,
         "train.retired.no_signal": 2,
         "train.retired.late": 1,
         "train.buried": 1,
+        "train.open": 2,
         "eval.admitted": 9,
     }
     assert books_of(counts, "train") == {"admitted": 10, "trained": 4, "retired": 3, "buried": 1, "open": 2}
