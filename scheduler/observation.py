@@ -27,8 +27,9 @@ class Slot:
     """While it drains: when what is left of it is killed, seconds."""
     busy_s: float = 0.0
     """Seconds of work for this pool so far, waiting left out."""
-    filled_s: float | None = None
-    """The same seconds, each counted by the share of the slot's places that were taken; None where nobody counts."""
+    spent_s: float | None = None
+    """What the groups it has finished took of them, each its share of the seconds in which it was one of several in
+    hand, at full speed (`Service.speed`); None where nobody counts, and all busy seconds are taken for it."""
     items: int = 0
     """Groups finished for this pool so far."""
     holds: bool = False

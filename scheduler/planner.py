@@ -246,9 +246,10 @@ class Fleet:
         if dearest <= 0:
             return len(seen.slots)
         recent = [at for at in seen.moves if at > now - WINDOW_S]
-        allowed = int(self.rules.switching * seen.usable * WINDOW_S / dearest)
+        left = int(self.rules.switching * seen.usable * WINDOW_S / dearest) - len(recent)
+        small = self.rules.switching * seen.usable * self.rules.dwell_s < dearest
         rested = not recent or now - recent[-1] >= self.rules.dwell_s
-        return max(allowed - len(recent), 1 if rested and allowed < 1 else 0)
+        return max(left, 1 if small and rested else 0)
 
     def why_not(self, wanted: Mapping[str, int]) -> str:
         """Why nothing was moved although slots are wanted elsewhere."""

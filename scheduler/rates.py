@@ -14,6 +14,11 @@ from scheduler.observation import Service, Slot
 
 MEMORY_S = 120.0
 """After so long a measurement weighs 1/e."""
+TREND = 1.0
+"""A mean over the last `memory_s` is about as old. So much of the way that a cost went since a mean twice as old is led
+on."""
+STEEPEST = 1.25
+"""Most a trend may add or take, as a factor: the rest is taken for noise."""
 MEMORY_MOVES = 5.0
 """A pool's move cost is a mean over about so many moves."""
 
@@ -22,29 +27,43 @@ MEMORY_MOVES = 5.0
 class Tally:
     """Decayed sums of one pool."""
 
-    busy_s: float = 0.0
+    spent_s: float = 0.0
     items: float = 0.0
+    begun_s: float = 0.0
+    """Busy seconds since a group was last finished: a training step takes long and ends many at once."""
     waiting_s: float = 0.0
-    """Busy seconds not counted yet: no group has been finished since. A training step takes long and ends many."""
+    """What was spent and not counted yet."""
     at: float = 0.0
     """When a group was last finished."""
 
     @property
     def item_s(self) -> float | None:
-        return self.busy_s / self.items if self.items > 0 else None
+        return self.spent_s / self.items if self.items > 0 else None
 
-    def with_work(self, worked_s: float, items: int, now: float, memory_s: float) -> Tally:
+    def with_work(self, busy_s: float, spent_s: float, items: int, now: float, memory_s: float) -> Tally:
         """So many seconds and finished groups later."""
-        waiting = self.waiting_s + worked_s
+        waiting = self.waiting_s + spent_s
         if items == 0:
-            return replace(self, waiting_s=waiting)
+            return replace(self, begun_s=self.begun_s + busy_s, waiting_s=waiting)
         keep = math.exp((self.at - now) / memory_s)
-        return Tally(busy_s=self.busy_s * keep + waiting, items=self.items * keep + items, at=now)
+        return Tally(spent_s=self.spent_s * keep + waiting, items=self.items * keep + items, at=now)
+
+
+@dataclass(slots=True)
+class Work:
+    """Of one pool, between two looks."""
+
+    busy_s: float = 0.0
+    spent_s: float = 0.0
+    items: int = 0
 
 
 @dataclass(slots=True)
 class Rates:
     """Rates of every pool, brought up to date by each look at the slots.
+
+    A group counts with what it took itself once it is finished. Busy seconds over finished groups would count slots
+    that have just come as slow ones: they are busy at once and finish their first groups later.
 
     >>> rates = Rates({"rollout": Service(item_s=0.0, places=8, half_at=1)})
     >>> rates.observe(slots, now)
@@ -56,41 +75,48 @@ class Rates:
     seen."""
     memory_s: float = MEMORY_S
     tallies: dict[str, Tally] = field(default_factory=dict[str, Tally])
+    older: dict[str, Tally] = field(default_factory=dict[str, Tally])
+    """The same with twice the memory."""
     move_s: dict[str, float] = field(default_factory=dict[str, float])
     before: dict[str, Slot] = field(default_factory=dict[str, Slot])
 
     def observe(self, slots: Sequence[Slot], now: float) -> None:
         """Count what every slot did since the last look."""
-        worked: dict[str, float] = {}
-        finished: dict[str, int] = {}
+        done: dict[str, Work] = {}
         for slot in slots:
             known = self.before.get(slot.id)
             if known is not None and known.pool == slot.pool and slot.busy_s >= known.busy_s:
-                worked[slot.pool] = worked.get(slot.pool, 0.0) + self.full_speed_s(known, slot)
-                finished[slot.pool] = finished.get(slot.pool, 0) + slot.items - known.items
-        for pool, seconds in worked.items():
-            self.tallies[pool] = self.tallies.get(pool, Tally()).with_work(seconds, finished[pool], now, self.memory_s)
+                busy = slot.busy_s - known.busy_s
+                both = slot.spent_s is not None and known.spent_s is not None
+                work = done.setdefault(slot.pool, Work())
+                work.busy_s += busy
+                work.spent_s += (slot.spent_s or 0.0) - (known.spent_s or 0.0) if both else busy
+                work.items += slot.items - known.items
+        for pool, work in done.items():
+            for tallies, memory_s in ((self.tallies, self.memory_s), (self.older, 2 * self.memory_s)):
+                tally = tallies.get(pool, Tally())
+                tallies[pool] = tally.with_work(work.busy_s, work.spent_s, work.items, now, memory_s)
         self.before = {slot.id: slot for slot in slots}
-
-    def full_speed_s(self, before: Slot, after: Slot) -> float:
-        """Seconds a fully occupied slot would have taken for what this one did between two looks."""
-        busy = after.busy_s - before.busy_s
-        shape = self.shapes.get(after.pool)
-        if shape is None or busy <= 0 or before.filled_s is None or after.filled_s is None:
-            return busy
-        return busy * shape.speed(shape.places * (after.filled_s - before.filled_s) / busy)
 
     def note_move(self, pool: str, seconds: float) -> None:
         """A slot that moved to `pool` took so long from the end of its drain until it could work."""
         known = self.move_s.get(pool)
         self.move_s[pool] = seconds if known is None else known + (seconds - known) / MEMORY_MOVES
 
+    def item_s(self, pool: str) -> float | None:
+        """Seconds per group now: the mean, led on along its trend; None before anything was finished."""
+        mean, older = self.tallies[pool].item_s, self.older[pool].item_s
+        if not mean or not older:
+            return mean
+        return mean * min(STEEPEST, max(1 / STEEPEST, (mean / older) ** TREND))
+
     def service(self) -> dict[str, Service]:
         """Every pool that has finished something, as measured."""
         found: dict[str, Service] = {}
         for pool, tally in self.tallies.items():
-            if tally.item_s is not None:
+            item_s = self.item_s(pool)
+            if item_s is not None:
                 shape = self.shapes.get(pool, Service(item_s=0.0))
                 move_s = self.move_s.get(pool, shape.move_s)
-                found[pool] = replace(shape, item_s=tally.item_s, begun_s=tally.waiting_s, move_s=move_s)
+                found[pool] = replace(shape, item_s=item_s, begun_s=tally.begun_s, move_s=move_s)
         return found

@@ -25,8 +25,9 @@ class SchedulerSection(Section):
     """Between two decisions."""
     horizon_s: float = Field(default=300.0, gt=0)
     """A move must bring back what it costs within so long."""
-    hysteresis: float = Field(default=2.0, ge=0)
-    """c: a gain must exceed c·(work waiting, in slot-seconds)^0.7; more moves less."""
+    hysteresis: float = Field(default=0.03, ge=0)
+    """c: a gain must exceed c of all slots' time, where the work that waits would fill the horizon, and less where less
+    waits (by its square root); a larger one moves less."""
     dwell_s: float = Field(default=30.0, ge=0)
     """Shortest stay of a slot after a move."""
     switching: float = Field(default=0.02, gt=0, le=1)

@@ -21,18 +21,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from scheduler.forecast import Forecast, Stage, fluid_split, stages
+from scheduler.forecast import Forecast, Stage, fluid_split, stages, whole_split
 from scheduler.observation import Observation
 from scheduler.placements.base import Targets
 from scheduler.pools import Pool
 from scheduler.settings import SchedulerSection
 from scheduler.worth import Outlook, outlook
 
-SUBLINEAR = 0.7
+SUBLINEAR = 0.5
 """Exponent of the margin; anything between a half and one keeps it below the backlog in the long run."""
 ROUNDS = 6
 """Of improving a division, each by several slots from one pool to another."""
 HALF_A_SLOT = 0.5
+
+Option = tuple[dict[str, int], float, str]
+"""A division, the slot-seconds it would gain, and what speaks for it or against any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ class Pressure:
     horizon_s: float = 300.0
     soon_s: float = 30.0
     """Slots that still have work for so long can be moved later."""
-    hysteresis: float = 2.0
+    hysteresis: float = 0.03
     """c of the margin h."""
 
     def targets(self, observation: Observation, pools: Sequence[Pool]) -> Targets:
@@ -49,20 +52,46 @@ class Pressure:
         view = outlook(line, observation, slots, self.horizon_s, self.soon_s)
         found = view.of(split)
         numbers = numbers_of(line, slots, found)
+        margin = self.margin_s(line, slots) if found.work_by[-1] > 0 else 0.0
+        for better in (self.toward_fluid, self.away_from_idleness):
+            best, gain, reason = better(view, pools, split, found, slots)
+            if best != split and gain > margin:
+                told = f"{reason}; {gain:.0f} slot-seconds to gain in {self.horizon_s:.0f} s"
+                numbers |= {"gain_s": round(gain, 1), "margin_s": round(margin, 1)}
+                return Targets(split=best, reason=told, numbers=numbers)
+        return Targets(split=split, reason=reason, numbers=numbers | {"margin_s": round(margin, 1)})
+
+    def toward_fluid(
+        self, view: Outlook, pools: Sequence[Pool], split: dict[str, int], found: Forecast, slots: int
+    ) -> Option:
+        """The fluid split, where every pool fills a slot of its own and those it gives to have work for them."""
+        line = view.line
+        if not all(one.measured for one in line) or min(fluid_split(line, slots).values()) < 1:
+            return split, 0.0, "slots are shared in time"
+        best = whole_split({one.pool.name: one.demand for one in line}, pools, slots)
+        limit = min(line, key=lambda one: split[one.pool.name] / one.demand).pool.name
+        idlers = [name for name in best if best[name] > split[name] and found.soon_idle[name] >= HALF_A_SLOT]
+        if best == split or idlers:
+            return split, 0.0, "as the fluid split" if best == split else f"{' and '.join(idlers)} idle"
+        now, then = (min(one[stage.pool.name] / stage.demand for stage in line) for one in (split, best))
+        gain = (1 - now / then) * slots * self.horizon_s - view.price_s(split, found, best)
+        return best, gain, f"{limit} limits: {split[limit]} of {best[limit]} slots"
+
+    def away_from_idleness(
+        self, view: Outlook, pools: Sequence[Pool], split: dict[str, int], found: Forecast, slots: int
+    ) -> Option:
+        """What a forecast shows to be better, once slots are about to run out of work."""
         idle = sum(found.soon_idle.values())
         if idle < HALF_A_SLOT:
-            return Targets(split=split, reason=f"every slot has work for {self.soon_s:.0f} s", numbers=numbers)
+            return split, 0.0, f"every slot has work for {self.soon_s:.0f} s"
         best, gain = improved(view, split, found, slots)
-        stuck = found.work_by[-1] <= 0
-        margin = 0.0 if stuck else self.hysteresis * sum(one.queue * one.service.item_s for one in line) ** SUBLINEAR
-        numbers |= {"gain_s": round(gain, 1), "margin_s": round(margin, 1)}
-        if best == split:
-            return Targets(split=split, reason=f"{idle:.1f} slots idle, and no move would help", numbers=numbers)
-        if gain <= margin:
-            reason = f"{gain:.0f} slot-seconds to gain are within the margin of {margin:.0f}"
-            return Targets(split=split, reason=reason, numbers=numbers)
-        reason = f"{idle:.1f} slots idle; {gain:.0f} slot-seconds to gain in {self.horizon_s:.0f} s"
-        return Targets(split=best, reason=reason, numbers=numbers)
+        return best, gain, f"{idle:.1f} slots idle{'' if best != split else ', and no move would help'}"
+
+    def margin_s(self, line: Sequence[Stage], slots: int) -> float:
+        """h = c·N·H·(work waiting / N·H)^0.5, slot-seconds: for work that fills the horizon, c of all there is."""
+        all_s = slots * self.horizon_s
+        waiting_s = sum(one.queue * one.service.item_s for one in line)
+        return self.hysteresis * all_s * (waiting_s / all_s) ** SUBLINEAR
 
 
 def filled(line: Sequence[Stage], observation: Observation, usable: int) -> dict[str, int]:

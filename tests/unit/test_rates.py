@@ -8,7 +8,7 @@ import pytest
 
 from scheduler.lifecycle import State
 from scheduler.observation import Service, Slot
-from scheduler.rates import Rates
+from scheduler.rates import STEEPEST, Rates
 
 SLOT = Slot(id="a", pool="rollout", state=State.SERVING)
 
@@ -43,18 +43,39 @@ def test_what_is_newer_weighs_more() -> None:
     rates.observe([SLOT], 0)
     rates.observe([replace(SLOT, busy_s=100.0, items=100)], 100)
     rates.observe([replace(SLOT, busy_s=400.0, items=200)], 400)
-    assert 2.8 < rates.service()["rollout"].item_s < 3.0
+    assert 2.8 < (rates.tallies["rollout"].item_s or 0) < 3.0
 
 
-def test_a_half_empty_slot_works_at_part_of_its_speed_and_does_not_look_dear() -> None:
+def test_costs_that_grow_are_led_on_along_their_trend() -> None:
+    rates, busy, items = Rates(memory_s=100), 0.0, 0
+    for second in range(2000):
+        busy, items = busy + 1 + second / 1000, items + 1
+        rates.observe([replace(SLOT, busy_s=busy, items=items)], float(second))
+    now = 1 + 1999 / 1000
+    assert (rates.tallies["rollout"].item_s or 0) < 0.98 * now
+    assert rates.service()["rollout"].item_s == pytest.approx(now, rel=0.01)
+
+
+def test_a_leap_is_not_taken_for_a_trend() -> None:
+    rates = Rates(memory_s=100)
+    rates.observe([SLOT], 0)
+    rates.observe([replace(SLOT, busy_s=100.0, items=100)], 100)
+    rates.observe([replace(SLOT, busy_s=5100.0, items=200)], 110)
+    assert rates.service()["rollout"].item_s <= STEEPEST * (rates.tallies["rollout"].item_s or 0)
+
+
+def test_a_group_counts_with_what_it_took_itself_not_with_all_that_is_in_hand() -> None:
+    rates = Rates()
+    rates.observe([replace(SLOT, spent_s=0.0)], 0)
+    rates.observe([replace(SLOT, busy_s=30.0, spent_s=4.0, items=2)], 30)
+    assert rates.service()["rollout"].item_s == pytest.approx(2.0)
+
+
+def test_a_half_empty_slot_works_at_part_of_its_speed() -> None:
     shape = Service(item_s=0.0, places=4, half_at=1.0)
-    rates = Rates({"rollout": shape})
-    rates.observe([replace(SLOT, filled_s=0.0)], 0)
-    rates.observe([replace(SLOT, busy_s=8.0, filled_s=2.0, items=1)], 8)
-    assert shape.speed(1) == pytest.approx(0.625), (
-        "one group in hand of four: 1/2 of the limit, which four reach to 4/5"
-    )
-    assert rates.service()["rollout"].item_s == pytest.approx(8 * 0.625)
+    assert shape.speed(0) == 0
+    assert shape.speed(1) == pytest.approx(0.625), "1/2 of the limit, of which four in hand reach 4/5"
+    assert shape.speed(4) == shape.speed(9) == pytest.approx(1)
 
 
 def test_a_slot_that_changed_pools_in_between_says_nothing() -> None:

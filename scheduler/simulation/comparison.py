@@ -1,0 +1,122 @@
+"""Our scheduler beside what else one could do, on the same groups: figures with their spread over seeds.
+
+For: what `tidemill simulate` shows. Not for: showing it.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scheduler.placements.base import Placement
+from scheduler.simulation.colocation import colocated
+from scheduler.simulation.controllers import ORACLES, Oracle, Scheduled, static, utilisation
+from scheduler.simulation.outcome import Outcome
+from scheduler.simulation.static_search import best_static
+from scheduler.simulation.workload import Cargo, Workload
+from scheduler.simulation.world import World
+
+STATIC, ORACLE, COLOCATED = "best static split", "oracle", "synchronous co-location"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One workload on one fleet."""
+
+    workload: Workload
+    slots: int
+    ours: str
+    """Name of the placement."""
+    static: Mapping[str, int]
+    """The best division that never changes."""
+    outcomes: Mapping[str, Sequence[Outcome]]
+    """System → one outcome per seed."""
+    fluid: Sequence[float]
+    """Per seed: groups per second if no slot ever idled; nothing can be faster."""
+
+    def mean(self, system: str, figure: str = "groups_per_s") -> float:
+        return statistics.fmean(one.figures()[figure] for one in self.outcomes[system])
+
+    def spread(self, system: str, figure: str = "groups_per_s") -> float:
+        """Standard deviation over seeds."""
+        values = [one.figures()[figure] for one in self.outcomes[system]]
+        return statistics.stdev(values) if len(values) > 1 else 0.0
+
+    def ratios(self) -> dict[str, float]:
+        """Ours against the others; the oracle's gain is taken over the best static split."""
+        ours, split, oracle = self.mean(self.ours), self.mean(STATIC), self.mean(ORACLE)
+        fluid = statistics.fmean(self.fluid)
+        return {
+            "of_fluid": ours / fluid,
+            "steady_of_fluid": self.mean(self.ours, "steady_groups_per_s") / fluid,
+            "over_static": ours / split,
+            "oracle_over_static": oracle / split,
+            "of_oracles_gain": (ours - split) / (oracle - split) if oracle > split else 1.0,
+            "over_colocation": ours / self.mean(COLOCATED),
+        }
+
+    def facts(self) -> dict[str, Any]:
+        """Everything, for programs."""
+        return {
+            "workload": self.workload.name,
+            "about": self.workload.about,
+            "slots": self.slots,
+            "groups_per_version": self.workload.groups(self.slots),
+            "versions": self.workload.versions,
+            "staleness": self.workload.staleness,
+            "seeds": len(self.fluid),
+            "fluid_groups_per_s": statistics.fmean(self.fluid),
+            "best_static_split": dict(self.static),
+            "ratios": self.ratios(),
+            "systems": {
+                system: {
+                    figure: {
+                        "mean": self.mean(system, figure),
+                        "spread": self.spread(system, figure),
+                        "each": [one.figures()[figure] for one in found],
+                    }
+                    for figure in found[0].figures()
+                }
+                for system, found in self.outcomes.items()
+            },
+        }
+
+
+Told = Callable[[str], None]
+
+
+def compare(
+    load: Workload, slots: int, seeds: Sequence[int], placement: Placement, name: str, told: Told = lambda _: None
+) -> Comparison:
+    """Play every system on every seed. The static split is searched on the first seed, knowing it whole."""
+    cargos = [Cargo(load, seed, slots) for seed in seeds]
+    told(f"{load.name}, {slots} slots: searching the best static split")
+    split = best_static(cargos[0])
+    outcomes: dict[str, list[Outcome]] = {}
+    for place, cargo in enumerate(cargos):
+        told(f"{load.name}, {slots} slots: seed {place + 1} of {len(seeds)}")
+        for one in systems(cargo, split, placement, name, records=place == 0):
+            outcomes.setdefault(one.system, []).append(one)
+    return Comparison(
+        workload=load,
+        slots=slots,
+        ours=name,
+        static=split,
+        outcomes=outcomes,
+        fluid=[cargo.fluid_throughput() for cargo in cargos],
+    )
+
+
+def systems(
+    cargo: Cargo, split: Mapping[str, int], placement: Placement, name: str, *, records: bool
+) -> Iterator[Outcome]:
+    """Ours first."""
+    load = cargo.workload
+    yield World(cargo, Scheduled(name, placement, load), records=records).run()
+    yield World(cargo, static(load, split)).run()
+    yield colocated(cargo)
+    yield World(cargo, utilisation(load)).run()
+    oracles = [World(cargo, Oracle(load, one)).run() for one in ORACLES]
+    yield max(oracles, key=lambda one: one.throughput)

@@ -1,0 +1,428 @@
+"""The simulated fleet and run: groups flow, slots work, move and fail, versions are trained.
+
+For: what happens when. Not for: where slots should be (a `Controller`), nor what groups cost (`workload`).
+
+Real: the admission cap and the rank rule (`broker.admission`), oldest-first batches, the lifecycle table, exact
+backlogs, and whatever the controller calls. Approximate: a group's siblings are one job as long as their sum asks for;
+work goes to the slot with fewest groups in hand; the train pool is one gang whose step takes the batch's seconds over
+its members, and which slots join and leave between steps; weights reach a producer at once; a group given back loses
+what was generated.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable
+from heapq import heappop, heappush
+from typing import Protocol
+
+import numpy as np
+
+from broker.admission import cap, first_at_risk
+from broker.streams import PROMPTS, ROLLOUTS, SCORED
+from scheduler.lifecycle import Event, State, after
+from scheduler.observation import Slot
+from scheduler.planner import Move
+from scheduler.pools import SHIPPED
+from scheduler.simulation.outcome import Outcome
+from scheduler.simulation.shared_slot import SharedSlot
+from scheduler.simulation.workload import Cargo
+
+TRAIN = "train"
+SHARED = ("rollout", "judge")
+STREAM = {name: pool.stream for name, pool in SHIPPED.items()}
+STUCK_S = 24 * 3600.0
+"""A version that takes so long never ends."""
+
+
+class Controller(Protocol):
+    """Who moves slots in a simulated fleet."""
+
+    name: str
+    every_s: float
+    moves_are_free: bool
+    """Moves take no time and lose no work: nothing real, a bound."""
+
+    def decide(self, world: World) -> Iterable[Move]:
+        """The moves to order now."""
+        ...
+
+
+class World:
+    """One run until its last version."""
+
+    def __init__(self, cargo: Cargo, controller: Controller, *, records: bool = False) -> None:
+        self.load, self.cargo, self.controller = cargo.workload, cargo, controller
+        self.groups = self.load.groups(cargo.slots)
+        self.cap = cap(self.groups, self.load.staleness)
+        self.slots = {f"slot{number}": SharedSlot(f"slot{number}") for number in range(cargo.slots)}
+        self.now = 0.0
+        self.events: list[tuple[float, int, str, str, int]] = []
+        self.sequence = 0
+        self.version = self.admitted = 0
+        self.advanced_at = self.warm_s = 0.0
+        self.last: dict[int, int] = {}
+        """Open group → its last version."""
+        self.sampled_by: dict[int, int] = {}
+        self.work: dict[int, tuple[float, float, float, bool]] = {}
+        self.first_work: dict[int, tuple[float, float, float, bool]] = {}
+        """As admitted, while open."""
+        self.retired = 0
+        self.waiting = {"rollout": deque[int](), "judge": deque[int]()}
+        self.backlog: Counter[str] = Counter({PROMPTS: 0, ROLLOUTS: 0, SCORED: 0})
+        self.roomy: dict[str, list[tuple[int, int, str]]] = {"rollout": [], "judge": []}
+        """Pool → slots with room, the emptiest first; stale entries are passed over."""
+        self.ready: list[tuple[int, int]] = []
+        self.must_come: int | None = None
+        """No batch is legal until an open group with at most this last version is scored."""
+        self.gang: list[str] = []
+        self.members: set[str] = set()
+        self.batch: list[int] = []
+        self.step_ends = self.step_began = 0.0
+        self.step_stamp = 0
+        self.useful_s: dict[str, float] = {TRAIN: 0.0, **dict.fromkeys(SHARED, 0.0)}
+        self.moves = 0
+        self.recent: deque[float] = deque(maxlen=4096)
+        self.moving_s = 0.0
+        self.stale_sum = self.stale_max = self.trained = 0
+        self.course: dict[str, list[float]] | None = {} if records else None
+        self.chance = np.random.default_rng(cargo.seed + 1_000_003)
+
+    # ------------------------------------------------------------------------------------------------ time
+
+    def run(self) -> Outcome:
+        """Play it to the end. Raises AssertionError when a version never ends or the bound is broken."""
+        self.at(0.0, "tick")
+        self.plan_failures()
+        self.admit()
+        while self.version < self.load.versions:
+            self.now, _, kind, name, stamp = heappop(self.events)
+            assert self.now - self.advanced_at < STUCK_S, f"version {self.version} lasts since {self.advanced_at:.0f} s"
+            getattr(self, f"on_{kind}")(name, stamp)
+        return self.outcome()
+
+    def at(self, when: float, kind: str, name: str = "", stamp: int = 0) -> None:
+        self.sequence += 1
+        heappush(self.events, (when, self.sequence, kind, name, stamp))
+
+    def on_tick(self, _name: str, _stamp: int) -> None:
+        for slot in self.slots.values():
+            self.count_work(slot)
+        for move in self.controller.decide(self):
+            self.order(move)
+        self.record()
+        self.at(self.now + self.controller.every_s, "tick")
+
+    # ------------------------------------------------------------------------------------------------ groups
+
+    def admit(self) -> None:
+        while len(self.last) < self.cap:
+            number, self.admitted = self.admitted, self.admitted + 1
+            self.work[number] = self.first_work[number] = self.cargo.group(number)
+            self.last[number] = self.version + self.load.staleness
+            self.put("rollout", number)
+
+    def put(self, pool: str, group: int) -> None:
+        self.backlog[STREAM[pool]] += 1
+        self.waiting[pool].append(group)
+        self.serve(pool)
+
+    def serve(self, pool: str) -> None:
+        """Give waiting groups to the slots with most room."""
+        waiting, roomy = self.waiting[pool], self.roomy[pool]
+        while waiting and roomy:
+            held, _, name = heappop(roomy)
+            slot = self.slots[name]
+            if slot.pool != pool or slot.state is not State.SERVING or len(slot.jobs) != held or slot.room <= 0:
+                continue
+            group = waiting.popleft()
+            if pool == "rollout":
+                self.sampled_by[group] = self.version
+            done = slot.take(group, self.work[group][SHARED.index(pool)], self.now)
+            self.at(done, "done", name, slot.stamp)
+            self.offer(slot)
+
+    def offer(self, slot: SharedSlot) -> None:
+        if slot.room > 0 and slot.state is State.SERVING:
+            self.sequence += 1
+            heappush(self.roomy[slot.pool], (len(slot.jobs), self.sequence, slot.id))
+
+    def on_done(self, name: str, stamp: int) -> None:
+        slot = self.slots[name]
+        if slot.stamp != stamp:
+            return
+        pool = slot.pool
+        group, following = slot.finish(self.now)
+        if following is not None:
+            self.at(following, "done", name, slot.stamp)
+        self.backlog[STREAM[pool]] -= 1
+        self.offer(slot)
+        if pool == "rollout":
+            self.put("judge", group)
+        elif self.work[group][3]:
+            self.backlog[SCORED] += 1
+            heappush(self.ready, (self.last[group], group))
+            self.maybe_train(self.last[group])
+        else:
+            self.retired += 1
+            last = self.last[group]
+            self.close(group)
+            self.admit()
+            self.maybe_train(last)
+        self.serve(pool)
+        if slot.state is State.DRAINING and not slot.jobs:
+            self.left(slot, Event.LEFT)
+
+    def close(self, group: int) -> None:
+        del self.last[group], self.work[group], self.first_work[group], self.sampled_by[group]
+
+    # ------------------------------------------------------------------------------------------------ training
+
+    def maybe_train(self, last: int | None = None) -> None:
+        """Begin a step with the oldest scored groups, if the gang is free and what stays behind stays in bound."""
+        if self.batch or not self.gang or len(self.ready) < self.groups:
+            return
+        if last is not None and self.must_come is not None and last > self.must_come:
+            return
+        batch = [heappop(self.ready) for _ in range(self.groups)]
+        taken = {group for _, group in batch}
+        left = [last for group, last in self.last.items() if group not in taken]
+        rank = first_at_risk(left, self.version, self.groups)
+        if rank is not None:
+            self.must_come = sorted(left)[rank]
+            for one in batch:
+                heappush(self.ready, one)
+            return
+        self.must_come = None
+        self.batch = [group for _, group in batch]
+        self.step_began = self.now
+        work = sum(self.work[group][2] for group in self.batch)
+        self.step_ends = self.now + work / len(self.gang) + self.load.step_s
+        self.step_stamp += 1
+        self.at(self.step_ends, "step", "", self.step_stamp)
+
+    def on_step(self, _name: str, stamp: int) -> None:
+        if stamp != self.step_stamp or not self.batch:
+            return
+        self.useful_s[TRAIN] += sum(self.work[group][2] for group in self.batch)
+        for name in self.gang:
+            self.count_work(self.slots[name])
+        stays = [name for name in self.gang if self.slots[name].state is State.SERVING]
+        leader = self.slots[(stays or self.gang)[0]]
+        leader.items += self.groups
+        leader.spent_s += (self.now - self.step_began) * len(self.gang)
+        for group in self.batch:
+            stale = self.version - self.sampled_by[group]
+            assert stale <= self.load.staleness, f"group {group} trained {stale} versions late"
+            self.stale_sum += stale
+            self.stale_max = max(self.stale_max, stale)
+            self.close(group)
+        self.trained += self.groups
+        self.backlog[SCORED] -= self.groups
+        self.batch = []
+        self.version += 1
+        self.advanced_at = self.now
+        if self.version == self.load.versions // 5:
+            self.warm_s = self.now
+        if self.version < self.load.versions:
+            self.regroup()
+            self.admit()
+            self.maybe_train()
+
+    def regroup(self) -> None:
+        """Between two steps members leave and join."""
+        for name in [name for name in self.gang if self.slots[name].state is State.DRAINING]:
+            self.left(self.slots[name], Event.LEFT)
+        for slot in self.slots.values():
+            if slot.pool == TRAIN and slot.state is State.SERVING and slot.id not in self.members:
+                self.moving_s += self.now - slot.moving_since
+                self.gang.append(slot.id)
+                self.members.add(slot.id)
+
+    # ------------------------------------------------------------------------------------------------ slots
+
+    def count_work(self, slot: SharedSlot) -> None:
+        """Bring a slot's counters up to now."""
+        if slot.pool == TRAIN and slot.state in (State.SERVING, State.DRAINING):
+            if self.batch and slot.id in self.members:
+                worked = self.now - max(slot.at, self.step_began)
+                slot.busy_s += worked
+            slot.at = self.now
+        else:
+            slot.advance(self.now)
+
+    def order(self, move: Move) -> None:
+        """A command reaches a slot."""
+        slot = self.slots[move.slot]
+        self.count_work(slot)
+        slot.epoch, slot.since, slot.moving_since = move.epoch, self.now, self.now
+        slot.useful_before = slot.useful_s
+        if move.source:
+            self.moves += 1
+            self.recent.append(self.now)
+        before, slot.state = slot.state, after(slot.state, Event.ASSIGNED)
+        slot.bound_for, slot.drain_by = move.target, move.drain_by
+        if before is State.SERVING:
+            if self.controller.moves_are_free and slot.pool in SHARED:
+                self.hand_over(slot)
+            if self.is_empty(slot):
+                self.left(slot, Event.LEFT)
+            elif slot.pool in SHARED:
+                self.at(move.drain_by, "deadline", slot.id, slot.epoch)
+        else:
+            self.move(slot)
+
+    def is_empty(self, slot: SharedSlot) -> bool:
+        return not slot.jobs if slot.pool in SHARED else not (self.batch and slot.id in self.members)
+
+    def on_deadline(self, name: str, epoch: int) -> None:
+        slot = self.slots[name]
+        if slot.state is State.DRAINING and slot.epoch == epoch:
+            self.release(slot)
+            self.left(slot, Event.OVERRAN)
+
+    def release(self, slot: SharedSlot) -> None:
+        """What it holds goes back to its stream, to be done again."""
+        pool = slot.pool
+        for group, _ in reversed(slot.give_back(self.now)):
+            self.waiting[pool].appendleft(group)
+        self.serve(pool)
+
+    def hand_over(self, slot: SharedSlot) -> None:
+        """What it holds goes on elsewhere, nothing lost."""
+        for group, left in slot.give_back(self.now):
+            rollout, judge, train, survives = self.work[group]
+            self.work[group] = (
+                (left, judge, train, survives) if slot.pool == "rollout" else (rollout, left, train, survives)
+            )
+            self.waiting[slot.pool].appendleft(group)
+        slot.state = State.DRAINING
+        self.serve(slot.pool)
+
+    def left(self, slot: SharedSlot, how: Event) -> None:
+        """It has left its pool: load for the next one."""
+        self.count_work(slot)
+        if slot.pool in SHARED:
+            self.moving_s += self.now - slot.moving_since - (slot.useful_s - slot.useful_before)
+        slot.moving_since = self.now
+        self.settle_work(slot)
+        slot.state = after(slot.state, how)
+        self.leave_gang(slot.id)
+        self.move(slot)
+
+    def leave_gang(self, name: str) -> None:
+        if name in self.members:
+            self.members.remove(name)
+            self.gang.remove(name)
+
+    def settle_work(self, slot: SharedSlot) -> None:
+        """Book what it did for the pool it leaves."""
+        self.count_work(slot)
+        if slot.pool in SHARED:
+            self.useful_s[slot.pool] += slot.useful_s
+        slot.useful_s = 0.0
+
+    def move(self, slot: SharedSlot) -> None:
+        target = slot.bound_for
+        slot.pool, slot.bound_for, slot.at = target, "", self.now
+        slot.enter(target, self.load.shapes[target])
+        takes = 0.0 if self.controller.moves_are_free else self.load.shapes[target].move_s
+        self.at(self.now + takes, "ready", slot.id, slot.epoch)
+
+    def on_ready(self, name: str, epoch: int) -> None:
+        slot = self.slots[name]
+        if slot.state is not State.MOVING or slot.epoch != epoch:
+            return
+        slot.state, slot.at = after(slot.state, Event.READY), self.now
+        self.moving_s += self.now - slot.moving_since
+        slot.moving_since = self.now
+        if slot.pool in SHARED:
+            self.offer(slot)
+            self.serve(slot.pool)
+        elif not self.batch:
+            self.regroup()
+            self.maybe_train()
+
+    # ------------------------------------------------------------------------------------------------ failures
+
+    def plan_failures(self) -> None:
+        if self.load.failures_per_slot_hour:
+            for name in self.slots:
+                self.at(self.next_failure(), "lost", name)
+
+    def next_failure(self) -> float:
+        per_hour = self.load.failures_per_slot_hour
+        return self.now + 3600 / per_hour * float(self.chance.exponential())
+
+    def on_lost(self, name: str, _stamp: int) -> None:
+        """Its worker dies: others take over what it held, and a training step it was part of begins anew."""
+        slot = self.slots[name]
+        self.settle_work(slot)
+        slot.state = after(slot.state, Event.LOST)
+        if slot.pool in SHARED:
+            self.release(slot)
+        if name in self.members:
+            self.leave_gang(name)
+            for group in self.batch:
+                heappush(self.ready, (self.last[group], group))
+            self.batch = []
+            self.regroup()
+            self.maybe_train()
+        self.at(self.now + self.load.repair_s, "heard", name)
+
+    def on_heard(self, name: str, _stamp: int) -> None:
+        slot = self.slots[name]
+        slot.state, slot.at = after(slot.state, Event.HEARD), self.now
+        self.at(self.next_failure(), "lost", name)
+
+    # ------------------------------------------------------------------------------------------------ looking
+
+    def observe(self) -> tuple[Slot, ...]:
+        """The slots as a supervisor reports them."""
+        return tuple(
+            Slot(
+                id=slot.id,
+                pool=slot.pool,
+                state=slot.state,
+                since=slot.since,
+                bound_for=slot.bound_for,
+                drain_by=slot.drain_by,
+                busy_s=slot.busy_s,
+                spent_s=slot.spent_s,
+                items=slot.items,
+                holds=not self.is_empty(slot),
+                epoch=slot.epoch,
+            )
+            for slot in self.slots.values()
+        )
+
+    def record(self) -> None:
+        if self.course is None:
+            return
+        here = Counter(slot.pool for slot in self.slots.values() if slot.state is State.SERVING)
+        facts: dict[str, float] = {"seconds": self.now, "version": self.version}
+        for pool, stream in STREAM.items():
+            facts[f"slots.{pool}"] = here[pool]
+            facts[f"backlog.{pool}"] = self.backlog[stream]
+            useful = self.useful_s[pool] + sum(s.useful_s for s in self.slots.values() if s.pool == pool)
+            facts[f"useful_s.{pool}"] = useful
+        facts["staleness"] = self.stale_sum / max(1, self.trained)
+        for name, value in facts.items():
+            self.course.setdefault(name, []).append(value)
+
+    def outcome(self) -> Outcome:
+        for slot in self.slots.values():
+            self.settle_work(slot)
+        return Outcome(
+            system=self.controller.name,
+            seconds=self.now,
+            trained=self.trained,
+            slots=len(self.slots),
+            useful_s=dict(self.useful_s),
+            moves=self.moves,
+            moving_s=self.moving_s,
+            staleness_mean=self.stale_sum / max(1, self.trained),
+            staleness_max=self.stale_max,
+            warm_s=self.warm_s,
+            course=self.course or {},
+        )

@@ -1,0 +1,104 @@
+"""`tidemill simulate`: workloads by name or from a recorded run; figures, JSON and a picture that fits a document."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from broker.errors import Misconfigured
+from deploy.recorded_load import recorded_load
+from deploy.run_settings import RunSettings
+from deploy.simulate_command import loads_named, perform
+from scheduler.simulation.workloads import WORKLOADS
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    """A run of eight versions whose responses doubled."""
+    RunSettings().save(tmp_path)
+    steps = [
+        {
+            "version": version,
+            "seconds": 5.0,
+            "reward": 0.5,
+            "groups": 4,
+            "rollouts": 32,
+            "tokens": 4 * 100 * (1 + version / 8),
+            "staleness": {"mean": 0.5, "max": 1, "counts": {"0": 2, "1": 2}},
+            "train_s": 2.0,
+            "publish_s": 0.1,
+        }
+        for version in range(1, 9)
+    ]
+    (tmp_path / "steps.jsonl").write_text("".join(json.dumps(one) + "\n" for one in steps))
+    counts = {"train.admitted": 40, "train.trained": 32, "train.retired.no_signal": 8}
+    busy = {"trainer": 0.4, "rollout": 0.8, "reward": 0.1}
+    snapshot = {"elapsed_s": 40.0, "version": 8, "counts": counts, "busy_share": busy, "finished": "done"}
+    (tmp_path / "snapshot.json").write_text(json.dumps(snapshot))
+    return tmp_path
+
+
+def test_workloads_come_by_name_shortened_and_with_another_price_of_moving() -> None:
+    drift, constant = loads_named(["drift", "constant"], None, 8, 10, 3.0)
+    assert (drift.name, constant.name, drift.versions) == ("drift", "constant", 10)
+    assert {shape.move_s for shape in drift.shapes.values()} == {3.0}
+    assert [load.name for load in loads_named(["all"], None, 8, 0, -1.0)] == list(WORKLOADS)
+
+
+@pytest.mark.parametrize(
+    ("slots", "versions", "said"),
+    [(2, 0, "--slots 2"), (10_001, 0, "3 to 10000 slots"), (8, 3, "--versions 3 is no run")],
+)
+def test_numbers_that_make_no_run_are_refused(slots: int, versions: int, said: str) -> None:
+    with pytest.raises(Misconfigured, match=said):
+        loads_named(["drift"], None, slots, versions, -1.0)
+
+
+def test_a_recorded_run_becomes_a_workload_of_its_own_costs(recorded: Path) -> None:
+    load = recorded_load(recorded, slots=4)
+    assert (load.versions, load.groups(4), load.staleness) == (8, 4, 1)
+    assert load.surviving == ((0.0, 0.8), (1.0, 0.8))
+    assert [value for _, value in load.costs["train"]] == [pytest.approx(0.5)] * 8
+    first, last = load.costs["rollout"][0][1], load.costs["rollout"][-1][1]
+    assert last / first == pytest.approx(2 / 1.125), "in proportion to tokens"
+    sampled = sum(value for _, value in load.costs["rollout"]) / 8 / 0.8 * 32
+    assert sampled == pytest.approx(0.8 * facts_seconds(recorded)), "all seconds the producer was busy"
+
+
+def facts_seconds(folder: Path) -> float:
+    from deploy.report import make_report
+
+    return make_report(folder)["seconds"]
+
+
+def test_a_run_too_short_to_say_anything_is_refused(recorded: Path) -> None:
+    lines = (recorded / "steps.jsonl").read_text().splitlines()[:2]
+    (recorded / "steps.jsonl").write_text("\n".join(lines) + "\n")
+    with pytest.raises(Misconfigured, match="holds 2 timed versions"):
+        recorded_load(recorded, slots=4)
+
+
+def test_a_simulation_is_told_in_a_table_in_json_and_in_a_picture(recorded: Path, tmp_path: Path) -> None:
+    words = io.StringIO()
+    loads = [replace(WORKLOADS["drift"], versions=6), recorded_load(recorded, slots=4)]
+    perform(loads, 4, 1, "pressure", tmp_path / "out", Console(file=words, width=200), as_json=False)
+    told = words.getvalue()
+    for system in ("pressure", "oracle", "best static split", "synchronous co-location", "utilisation rule"):
+        assert system in told
+    facts = json.loads((tmp_path / "out" / "simulation.json").read_text())
+    assert [one["versions"] for one in facts] == [6, 8]
+    pictures = sorted((tmp_path / "out").glob("*.png"))
+    assert len(pictures) == 2
+    assert all(1000 < picture.stat().st_size < 200_000 for picture in pictures)
+
+
+def test_json_alone_is_printed_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    loads = [replace(WORKLOADS["constant"], versions=6)]
+    perform(loads, 4, 1, "proportional", None, Console(file=io.StringIO()), as_json=True)
+    (facts,) = json.loads(capsys.readouterr().out)
+    assert facts["systems"]["proportional"]["groups_per_s"]["mean"] > 0

@@ -1,0 +1,163 @@
+"""The simulated fleet: it keeps the run's own rules, loses no group, and shows what the scheduler is worth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from broker.errors import Misconfigured
+from scheduler.lifecycle import State
+from scheduler.observation import Service
+from scheduler.placements.fixed import Fixed
+from scheduler.placements.pressure import Pressure
+from scheduler.planner import Rules
+from scheduler.simulation.colocation import colocated, slot_s
+from scheduler.simulation.comparison import COLOCATED, ORACLE, STATIC, compare
+from scheduler.simulation.controllers import Scheduled, static
+from scheduler.simulation.shared_slot import SharedSlot
+from scheduler.simulation.static_search import best_static, every, ranked
+from scheduler.simulation.workload import Cargo, Workload
+from scheduler.simulation.workloads import WORKLOADS, workload_named
+from scheduler.simulation.world import World
+
+SHAPE = Service(item_s=0.0, places=4, half_at=1.0)
+
+
+def small(name: str, versions: int = 12) -> Workload:
+    return WORKLOADS[name].shortened(versions)
+
+
+def test_groups_in_hand_share_the_slots_speed() -> None:
+    slot = SharedSlot("a")
+    slot.enter("rollout", SHAPE)
+    alone = slot.take(1, 10.0, now=0.0)
+    assert alone == pytest.approx(10 / SHAPE.speed(1))
+    together = slot.take(2, 1.0, now=0.0)
+    assert together == pytest.approx(2 / SHAPE.speed(2)), "both have advanced by one second of work"
+    group, last = slot.finish(together)
+    assert group == 2
+    assert last == pytest.approx(together + 9 / SHAPE.speed(1))
+    assert slot.spent_s == pytest.approx(1.0)
+
+
+def test_what_is_given_back_has_lost_nothing_but_is_told_exactly() -> None:
+    slot = SharedSlot("a")
+    slot.enter("rollout", SHAPE)
+    slot.take(1, 10.0, now=0.0)
+    assert slot.give_back(now=8.0) == [(1, pytest.approx(10 - 8 * SHAPE.speed(1)))]
+    assert slot.jobs == []
+
+
+def test_a_phase_lasts_as_long_as_its_longest_group_asks() -> None:
+    assert slot_s([3.0], SHAPE) == pytest.approx(3 / SHAPE.speed(1))
+    assert slot_s([3.0] * 8, SHAPE) == pytest.approx(24.0), "full all the time, at full speed"
+    assert slot_s([1.0, 100.0], SHAPE) > slot_s([50.5, 50.5], SHAPE)
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_every_workload_keeps_the_bound_and_loses_no_group(name: str) -> None:
+    """The bound on staleness is asserted at every step; then the books must balance."""
+    load = replace(small(name), failures_per_slot_hour=2.0, repair_s=60.0)
+    world = World(Cargo(load, 3, 9), Scheduled("pressure", Pressure(), load))
+    outcome = world.run()
+    assert outcome.trained == load.versions * load.groups(9)
+    assert 0 <= outcome.staleness_mean <= outcome.staleness_max <= load.staleness
+    assert world.admitted == outcome.trained + world.retired + len(world.last)
+    assert len(world.last) == sum(world.backlog.values()) <= world.cap
+    in_hand = sum(len(slot.jobs) for slot in world.slots.values())
+    waiting = sum(len(queue) for queue in world.waiting.values())
+    assert in_hand + waiting + len(world.ready) == len(world.last)
+
+
+def test_the_same_seed_gives_the_same_run_and_another_another() -> None:
+    load = small("failures")
+    runs = [World(Cargo(load, seed, 6), Scheduled("pressure", Pressure(), load)).run().seconds for seed in (1, 1, 2)]
+    assert runs[0] == runs[1] != runs[2]
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3, 5])
+def test_fewer_slots_than_pools_time_share_and_the_run_completes(slots: int) -> None:
+    load = small("constant", versions=16)
+    outcome = World(Cargo(load, 0, slots), Scheduled("pressure", Pressure(), load)).run()
+    assert outcome.trained == 16 * load.groups(slots)
+    assert outcome.throughput > 0.5 * Cargo(load, 0, slots).fluid_throughput()
+    assert outcome.moves <= outcome.seconds / Rules().dwell_s + 1, "one move per dwell"
+
+
+def test_no_slot_is_moved_twice_within_its_dwell_and_each_ends_somewhere() -> None:
+    load = small("drift", versions=20)
+    controller = Scheduled("pressure", Pressure(), load)
+    world = World(Cargo(load, 0, 16), controller)
+    world.run()
+    ordered: dict[str, float] = {}
+    for decision in controller.decisions:
+        for move in decision.moves:
+            assert decision.at - ordered.get(move.slot, -1e9) >= controller.rules.dwell_s
+            ordered[move.slot] = decision.at
+    assert all(slot.state in (State.SERVING, State.MOVING, State.DRAINING) for slot in world.slots.values())
+
+
+def test_under_constant_load_throughput_is_within_five_percent_of_the_fluid_optimum() -> None:
+    load = WORKLOADS["constant"].shortened(60)
+    cargo = Cargo(load, 0, 64)
+    outcome = World(cargo, Scheduled("pressure", Pressure(), load)).run()
+    assert outcome.steady > 0.95 * cargo.fluid_throughput()
+    assert outcome.switching < 0.02
+    assert outcome.moves_per_hour / 64 < 4
+
+
+def test_when_lengths_drift_slots_go_from_judging_to_training() -> None:
+    load = WORKLOADS["drift"].shortened(40)
+    world = World(Cargo(load, 0, 32), Scheduled("pressure", Pressure(), load), records=True)
+    course = world.run().course
+    third = len(course["seconds"]) // 3
+    early = {pool: sum(course[f"slots.{pool}"][third // 2 : third]) for pool in ("judge", "train")}
+    late = {pool: sum(course[f"slots.{pool}"][-third // 2 :]) for pool in ("judge", "train")}
+    assert late["judge"] < early["judge"]
+    assert late["train"] > early["train"]
+
+
+def test_all_divisions_are_ranked_and_the_best_found_is_better_than_its_neighbours() -> None:
+    load = small("constant", versions=10)
+    cargo = Cargo(load, 0, 12)
+    assert len(ranked(cargo)) == len(list(every(12))) == 55
+    best = best_static(cargo)
+    found = World(cargo, static(load, best)).run().seconds
+    for source, target in (("rollout", "train"), ("rollout", "judge"), ("train", "rollout")):
+        other = {**best, source: best[source] - 1, target: best[target] + 1}
+        if other[source] >= 1:
+            assert found <= World(cargo, static(load, other)).run().seconds
+
+
+def test_a_comparison_plays_every_system_on_the_same_groups() -> None:
+    load = small("judge-heavy", versions=10)
+    one = compare(load, 12, [0, 1], Pressure(), "pressure")
+    assert set(one.outcomes) == {"pressure", STATIC, COLOCATED, "utilisation rule", ORACLE}
+    assert all(len(found) == 2 for found in one.outcomes.values())
+    assert all(
+        found.throughput <= fluid
+        for runs in one.outcomes.values()
+        for found, fluid in zip(runs, one.fluid, strict=True)
+    )
+    facts = one.facts()
+    assert facts["systems"]["pressure"]["groups_per_s"]["each"][0] > 0
+    assert facts["ratios"]["of_fluid"] == pytest.approx(one.mean("pressure") / facts["fluid_groups_per_s"])
+
+
+def test_slots_in_no_pool_of_a_fixed_division_do_nothing() -> None:
+    load = small("constant", versions=3)
+    world = World(Cargo(load, 0, 4), Scheduled("fixed", Fixed(split={"rollout": 2, "judge": 1, "train": 1}), load))
+    assert world.run().moves == 0
+
+
+def test_synchronous_colocation_waits_for_the_longest_of_each_batch() -> None:
+    even, tail = (
+        colocated(Cargo(replace(WORKLOADS["constant"], spread=spread, versions=10), 0, 16)) for spread in (0.01, 1.0)
+    )
+    assert tail.busy < even.busy
+
+
+def test_an_unknown_workload_is_answered_with_those_there_are() -> None:
+    with pytest.raises(Misconfigured, match=r'did you mean "drift"\? workloads: constant, drift'):
+        workload_named("drfit")
