@@ -1,0 +1,285 @@
+"""One slot: obeys its record and keeps the controller of the wanted pool running on the slot's devices.
+
+For: the supervisor that a Celery worker hosts (`slots`). Not for: where slots should be (`planner`), a process's life
+(`controller_process`), or when a crashed one comes back (`respawn`).
+
+The record on the server is what counts. A doorbell only makes the slot read it sooner, or carries an order the record
+has not heard of: the larger epoch wins on both sides. Everything runs on one long-lived thread's event loop, because
+the kernel ties a controller's life to the thread that spawned it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from broker.errors import Misconfigured, TidemillError
+from broker.fleet import Fleet, Served, Wanted
+from broker.redis_broker import RedisBroker
+from broker.settings import URL_VARIABLE, load_section, run_folder_settings
+from scheduler.controller_process import Command, ControllerProcess, thread_environment
+from scheduler.lifecycle import Event, State, after, settled
+from scheduler.pools import SHIPPED, Pool, pool_named, pools_in_use
+from scheduler.respawn import Decision, Leave, Limits, StopRun
+from scheduler.settings import PoolSection, SchedulerSection
+from scheduler.tally import Tally
+
+log = structlog.get_logger()
+
+TICK_S = 0.05
+"""Between two looks at the controller."""
+LOOK_S = 1.0
+"""Between two looks at the record when no bell rings; also how often it reports."""
+AGAIN_S = 1.0
+"""Pause before a controller that left in good order is started again: its run may be over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Devices:
+    """What the slot owns, fixed for its life."""
+
+    gpus: str = ""
+    """Its `CUDA_VISIBLE_DEVICES`; empty on a machine without."""
+    cores: tuple[int, ...] = ()
+    """Where its controllers must stay; empty for anywhere."""
+
+    def environment(self) -> dict[str, str]:
+        gpus = {"CUDA_VISIBLE_DEVICES": self.gpus} if self.gpus else {}
+        return {**thread_environment(max(1, len(self.cores))), **gpus}
+
+
+@dataclass(slots=True)
+class Slot:
+    """A slot's supervisor."""
+
+    id: str
+    fleet: Fleet
+    devices: Devices
+    initial: str = ""
+    """Its pool when the fleet has no record of it."""
+    wanted: Wanted = field(default_factory=Wanted)
+    """The newest record or order known."""
+    state: State = State.VACANT
+    pool: str = ""
+    """The controller's, or the one it moves to."""
+    detail: str = ""
+    """Why it is parked, or what it waits for."""
+    since: float = field(default_factory=time.monotonic)
+    """When this state began."""
+    ordered: float = field(default_factory=time.monotonic)
+    """When it was last told to go elsewhere."""
+    process: ControllerProcess | None = None
+    served: Served | None = None
+    run: RedisBroker | None = None
+    tally: Tally = field(default_factory=Tally)
+    not_before: float = 0.0
+    drain_by: float = 0.0
+    bell: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def supervise(self, stop: asyncio.Event) -> None:
+        """consumes: its record, bells, ends of its controller   produces: a controller of the wanted pool, reports
+        waits for: time or a bell   unblocked by: either
+        """
+        looked = 0.0
+        while not stop.is_set():
+            self.tick(time.monotonic())
+            if self.bell.is_set() or time.monotonic() - looked >= LOOK_S:
+                self.bell.clear()
+                looked = time.monotonic()
+                await self.look()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.bell.wait(), TICK_S)
+        await self.leave()
+
+    def order(self, pool: str, epoch: int) -> dict[str, Any]:
+        """A doorbell's word; refused when no such pool is known or it is not newer than what is obeyed."""
+        self.bell.set()
+        if pool and pool not in self.pools:
+            return {"refused": f'"{pool}" is no pool, nothing was moved; pools: {", ".join(self.pools)}'}
+        if epoch <= self.wanted.epoch:
+            now = f"epoch {self.wanted.epoch}, pool {self.wanted.pool or 'none'}"
+            return {"refused": f"epoch {epoch} is not newer, nothing was moved; the slot obeys {now}"}
+        self.obey(Wanted(pool=pool, epoch=epoch, reason="ordered", by="control"))
+        return {"accepted": epoch}
+
+    def obey(self, wanted: Wanted) -> None:
+        """Take up a newer record."""
+        before, self.wanted = self.wanted, wanted
+        if wanted.pool == self.pool and self.state not in (State.PARKED, State.DRAINING):
+            return
+        log.info("wanted", pool=wanted.pool, epoch=wanted.epoch, reason=wanted.reason, before=before.pool)
+        self.ordered = time.monotonic()
+        self.happened(Event.ASSIGNED if wanted.pool else Event.UNASSIGNED)
+
+    def happened(self, event: Event) -> None:
+        """One step of the life cycle, and what it asks for."""
+        state = settled(after(self.state, event), self.wanted.pool)
+        if state is State.DRAINING and self.process is None:
+            state = settled(State.MOVING, self.wanted.pool)
+        if state is not self.state:
+            self.state, self.since = state, time.monotonic()
+        if state is State.DRAINING and self.process is not None and self.drain_by == 0.0:
+            self.drain_by = time.monotonic() + self.drain_s
+            self.process.drain(time.monotonic(), self.drain_s)
+        if state in (State.MOVING, State.VACANT):
+            self.end_process_of_another()
+            self.pool, self.drain_by = self.wanted.pool, 0.0
+
+    def end_process_of_another(self) -> None:
+        """A controller that holds nothing yet (still loading) is not worth a drain."""
+        if self.process is not None and self.pool != self.wanted.pool:
+            self.process.fence()
+
+    def tick(self, now: float) -> None:
+        """Watch the controller, or start it."""
+        if self.process is not None:
+            process, decision = self.process, self.process.tick(now)
+            if decision is not None:
+                self.ended(decision)
+            if process.is_over:
+                self.process = None
+        elif self.state is State.MOVING and self.pool and now >= self.not_before:
+            self.spawn(now)
+
+    def ended(self, decision: Decision) -> None:
+        """What the end of the controller means for the slot."""
+        log.info("controller ended", pool=self.pool, decision=type(decision).__name__, reason=decision.reason)
+        self.tally.over()
+        if self.state is State.DRAINING:
+            self.happened(Event.OVERRAN if time.monotonic() >= self.drain_by else Event.LEFT)
+        elif isinstance(decision, StopRun):
+            self.detail = decision.reason
+            self.happened(Event.GAVE_UP)
+        elif isinstance(decision, Leave):
+            self.not_before = time.monotonic() + AGAIN_S
+            self.happened(Event.LEFT)
+        else:
+            self.happened(Event.CRASHED)
+
+    def spawn(self, now: float) -> None:
+        """Start the wanted pool's controller on the served run, when there is one."""
+        if self.served is None:
+            self.detail = "no run to work for: `tidemill run --slots N` names one"
+            return
+        folder = Path(self.served.folder)
+        try:
+            raw = run_folder_settings(folder)
+            pool = pool_named(self.pool, pools_of(raw))
+        except Misconfigured as error:
+            self.detail = str(error)
+            self.happened(Event.GAVE_UP)
+            return
+        limits = load_section(SchedulerSection, "scheduler", raw["scheduler"])
+        self.detail = ""
+        self.process = ControllerProcess(
+            Command(
+                name=self.id,
+                argv=(sys.executable, "-m", *pool.command.split(), "--run", str(folder), "--name", self.id),
+                env={**self.devices.environment(), URL_VARIABLE: self.served.url},
+                cores=self.devices.cores,
+                output=folder / "logs" / f"{self.id}.err",
+            ),
+            Limits(crashes=limits.crash_limit, window_s=limits.crash_window_s),
+        )
+        self.process.start(now)
+        log.info("controller started", pool=self.pool, pid=self.process.pid)
+
+    @property
+    def pools(self) -> list[str]:
+        """Names of the pools it can be given."""
+        if self.served is None:
+            return list(SHIPPED)
+        return [pool.name for pool in pools_of(run_folder_settings(Path(self.served.folder)))]
+
+    @property
+    def drain_s(self) -> float:
+        """How long a controller of the served run may drain."""
+        if self.served is None:
+            return 1.0
+        return load_section(
+            SchedulerSection, "scheduler", run_folder_settings(Path(self.served.folder))["scheduler"]
+        ).drain_s
+
+    async def look(self) -> None:
+        """Read record and run, hear what the controller says, and report. An absent server is waited for."""
+        try:
+            known = (self.wanted.pool, self.wanted.epoch) if self.wanted.epoch else (self.initial, 1)
+            record = await self.fleet.offer(self.id, *known)
+            if record.epoch > self.wanted.epoch:
+                self.obey(record)
+            await self.hear()
+            await self.fleet.say(self.id, self.status())
+        except TidemillError as error:
+            log.warning("the fleet's server does not answer", reason=str(error))
+
+    async def hear(self) -> None:
+        """The served run, and the controller's own heartbeat in it."""
+        served = await self.fleet.served()
+        if served != self.served:
+            await self.change_run(served)
+        if self.run is None or self.process is None or self.process.pid is None:
+            return
+        beat = (await self.run.beats()).get(self.id)
+        if beat is None or beat.get("pid") != self.process.pid:
+            return
+        self.tally.heard(self.pool, beat)
+        if beat.get("progress", 0) > 0:
+            self.process.note_progress()
+        if beat.get("ready") and self.state is State.MOVING and self.pool == self.wanted.pool:
+            self.happened(Event.READY)
+
+    async def change_run(self, served: Served | None) -> None:
+        """Whoever works for another run is ended in good order; the next start works for this one."""
+        run = await RedisBroker.connect(served.url, served.run) if served else None
+        if self.run is not None:
+            await self.run.close()
+        if self.process is not None:
+            self.process.drain(time.monotonic(), self.drain_s)
+        self.served, self.run = served, run
+
+    def status(self) -> dict[str, Any]:
+        """What the slot says of itself; times are ages, because clocks of hosts differ."""
+        now = time.monotonic()
+        return {
+            "state": str(self.state),
+            "pool": self.pool,
+            "bound_for": self.wanted.pool if self.state is State.DRAINING else "",
+            "epoch": self.wanted.epoch,
+            "pinned": self.wanted.pinned,
+            "for_s": round(now - self.since, 3),
+            "ordered_s": round(now - self.ordered, 3),
+            "drain_left_s": round(max(0.0, self.drain_by - now), 3),
+            "pid": (self.process.pid if self.process else None) or 0,
+            "detail": self.detail,
+            "gpus": self.devices.gpus,
+            "cores": ",".join(map(str, self.devices.cores)),
+            "held": self.tally.held,
+            "work": self.tally.work(),
+        }
+
+    async def leave(self) -> None:
+        """The worker is told to stop: the controller drains by its deadline, then nothing is left."""
+        if self.process is not None:
+            self.process.drain(time.monotonic(), self.drain_s)
+            while not self.process.is_over:
+                self.process.tick(time.monotonic())
+                await asyncio.sleep(TICK_S)
+        self.process, self.state, self.detail = None, State.VACANT, "its worker has stopped"
+        with contextlib.suppress(TidemillError):
+            await self.fleet.say(self.id, {**self.status(), "state": str(State.DEAD)})
+        if self.run is not None:
+            await self.run.close()
+        await self.fleet.close()
+
+
+def pools_of(raw: dict[str, Any]) -> tuple[Pool, ...]:
+    """The pools of a run from its settings file."""
+    sections = {name: load_section(PoolSection, f"pools.{name}", section) for name, section in raw["pools"].items()}
+    return pools_in_use(sections, judged=False)

@@ -1,0 +1,179 @@
+"""GPU slots as Celery workers: one worker a slot, one supervised controller in it.
+
+    celery -A scheduler.slots worker -n gpu0@%h -P prefork -c 1 -Q control --slot gpu0 --initial-pool rollout
+    celery -A scheduler.slots inspect slot_status
+    celery -A scheduler.slots control -d gpu0@HOST assign_pool train 12
+
+For: the Celery application, its worker options, its control and inspect commands, the operators' short tasks. Not for:
+what a slot does (`slot`), nor work: rollouts, rewards and training never pass through Celery, and a controller is never
+a task. Tasks run in a forked child, so they must not touch a GPU; controllers are spawned, each with a CUDA context of
+its own.
+"""
+
+# Celery is untyped: its decorators, steps and options are not what the checker takes them for.
+# pyright: reportUntypedFunctionDecorator=false, reportOptionalSubscript=false
+# pyright: reportIncompatibleMethodOverride=false, reportAssignmentType=false, reportIncompatibleVariableOverride=false
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import click
+from celery import Celery, bootsteps
+from celery.signals import worker_process_init
+from celery.worker.control import control_command, inspect_command
+
+from broker import telemetry
+from broker.fleet import FLEET, Fleet
+from broker.settings import URL_VARIABLE
+from broker.weights import VersionStore, check_tensors, read_manifest
+from scheduler.slot import Devices, Slot
+
+FLEET_VARIABLE = "TIDEMILL_FLEET"
+QUEUE = "control"
+LEAVE_S = 90.0
+"""Longest a worker waits for its controller's drain."""
+
+
+def celery_url(url: str) -> str:
+    """Celery's way of writing a server's address: unix:///path becomes redis+socket:///path."""
+    return url.replace("unix://", "redis+socket://", 1) if url.startswith("unix://") else url
+
+
+def configured() -> Celery:
+    """The application, on the server that `TIDEMILL_BROKER_URL` names."""
+    address = celery_url(os.environ.get(URL_VARIABLE, "redis://localhost:6379/0"))
+    celery = Celery("tidemill", broker=address, backend=address)
+    prefix = f"celery:{os.environ.get(FLEET_VARIABLE, FLEET)}:"
+    celery.conf.update(
+        task_default_queue=QUEUE,
+        task_ignore_result=False,
+        result_expires=3600,
+        broker_connection_retry_on_startup=True,
+        broker_transport_options={"polling_interval": 0.1, "global_keyprefix": prefix},
+        result_backend_transport_options={"global_keyprefix": prefix},
+        worker_hijack_root_logger=False,
+        worker_cancel_long_running_tasks_on_connection_loss=False,
+    )
+    return celery
+
+
+app = configured()
+app.user_options["worker"].add(click.Option(("--slot",), default=None, help="Name of the slot this worker hosts."))
+app.user_options["worker"].add(
+    click.Option(("--initial-pool",), default="", help="Its pool when the fleet has no record of the slot.")
+)
+app.user_options["worker"].add(
+    click.Option(("--cores",), default="", help="Cores its controllers stay on, as 2,3; default: anywhere.")
+)
+
+
+class SlotStep(bootsteps.StartStopStep):
+    """Hosts the slot's supervisor on a thread of its own, for the worker's whole life.
+
+    It belongs to the worker's blueprint: a lost connection restarts only the consumer's, so the controller stays.
+    """
+
+    requires = ("celery.worker.components:Pool",)
+
+    def __init__(self, worker: Any, slot: str | None = None, initial_pool: str = "", cores: str = "", **_: Any) -> None:
+        self.slot_id, self.initial_pool = slot or "", initial_pool or ""
+        self.cores = tuple(int(core) for core in (cores or "").split(",") if core)
+        self.enabled = bool(slot)
+        self.slot: Slot | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.stopped = asyncio.Event()
+        self.thread = threading.Thread(target=self.run, name="slot", daemon=True)
+        worker.tidemill_slot = self
+
+    def include_if(self, worker: Any) -> bool:
+        return self.enabled
+
+    def create(self, worker: Any) -> SlotStep:
+        return self
+
+    def start(self, worker: Any) -> None:
+        self.thread.start()
+
+    def stop(self, worker: Any) -> None:
+        """The worker ends: drain, then leave nothing behind."""
+        if self.loop is not None and self.thread.is_alive():
+            self.loop.call_soon_threadsafe(self.stopped.set)
+            self.thread.join(LEAVE_S)
+
+    terminate = stop
+
+    def run(self) -> None:
+        """In the thread, as long as the worker lives."""
+        telemetry.configure(None, process=self.slot_id, role="slot", slot=self.slot_id)
+        asyncio.run(self.supervise())
+
+    async def supervise(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        fleet = Fleet.at(os.environ.get(URL_VARIABLE, ""), os.environ.get(FLEET_VARIABLE, FLEET))
+        devices = Devices(gpus=os.environ.get("CUDA_VISIBLE_DEVICES", ""), cores=self.cores)
+        self.slot = Slot(self.slot_id, fleet, devices, initial=self.initial_pool)
+        await self.slot.supervise(self.stopped)
+
+    def call(self, what: Any) -> Any:
+        """Run `what(slot)` on the slot's thread; control commands answer within moments."""
+
+        async def on_the_loop() -> Any:
+            return what(self.slot)
+
+        if self.loop is None or self.slot is None:
+            return {"error": "the slot is still starting; ask again"}
+        return asyncio.run_coroutine_threadsafe(on_the_loop(), self.loop).result(2.0)
+
+
+app.steps["worker"].add(SlotStep)
+
+
+def ask(state: Any, what: Any) -> Any:
+    step = getattr(state.consumer.controller, "tidemill_slot", None)
+    if step is None or not step.enabled:
+        return {"error": "this worker hosts no slot; start it with --slot NAME"}
+    return step.call(what)
+
+
+@control_command(args=[("pool", str), ("epoch", int)], signature="<POOL> <EPOCH>")
+def assign_pool(state: Any, pool: str, epoch: int, **_: Any) -> Any:
+    """Move this worker's slot to POOL, if EPOCH is newer than what it obeys."""
+    return ask(state, lambda slot: slot.order(pool, int(epoch)))
+
+
+@control_command()
+def drain_slot(state: Any, **_: Any) -> Any:
+    """Let this worker's slot finish or give back what it holds, and serve nobody."""
+    return ask(state, lambda slot: slot.order("", slot.wanted.epoch + 1))
+
+
+@inspect_command()
+def slot_status(state: Any, **_: Any) -> Any:
+    """Pool, state, epoch and controller of this worker's slot."""
+    return ask(state, lambda slot: {"slot": slot.id, **slot.status()})
+
+
+@worker_process_init.connect
+def no_gpu_in_a_forked_child(**_: Any) -> None:
+    """A CUDA context does not survive a fork: whatever a task imports finds no device."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
+@app.task(name="tidemill.verify_version")
+def verify_version(folder: str) -> dict[str, Any]:
+    """Whether a version's tensors are whole: `celery -A scheduler.slots call tidemill.verify_version -a '["…"]'`."""
+    manifest = read_manifest(Path(folder))
+    check_tensors(Path(folder), manifest.digest)
+    return {"version": manifest.version, "epoch": manifest.epoch, "digest": manifest.digest}
+
+
+@app.task(name="tidemill.versions")
+def versions(store: str) -> list[dict[str, Any]]:
+    """The versions in a store, oldest first."""
+    found = VersionStore(Path(store)).manifests()
+    return [{"version": one.version, "epoch": one.epoch, "path": one.path} for one in found]
