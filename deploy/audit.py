@@ -3,8 +3,8 @@
 For: the end of every run, `tidemill audit`. Not for: mending; what does not hold is a fault of ours, with its evidence.
 
 The counters alone balance by construction, so they are held against what lies there: every open group is counted and
-has exactly its one entry, no entry lies about without a group, and what the versions were trained on is what was
-counted as trained, each group once.
+has exactly its one entry, no entry lies about without a group, ledger and store tell the same of every version that
+both remember, and no group trained twice.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from broker.streams import WORK_STREAMS
-from broker.weights import Manifest, VersionStore, chain
-from deploy.inspection import Records, open_groups
+from broker.weights import VersionStore, chain
+from deploy.inspection import Records, ledger, open_groups
 from deploy.snapshot import books_of
 
 KINDS = ("train", "eval")
@@ -67,7 +67,8 @@ def checked(server: Records, store: Path) -> Iterator[Check]:
     yield from laws(counts, lines)
     yield from entries(server, lines)
     if state.get("version"):
-        yield lineage(counts, chain(manifests, int(state["version"]), int(state["version_epoch"])))
+        stored = chain(manifests, int(state["version"]), int(state["version_epoch"]))
+        yield from lineage(ledger(server), {(one.version, one.epoch): one.groups for one in stored})
 
 
 def laws(counts: Mapping[str, int], lines: Sequence[dict[str, Any]]) -> Iterator[Check]:
@@ -94,12 +95,24 @@ def entries(server: Records, lines: Sequence[dict[str, Any]]) -> Iterator[Check]
         yield Check(what=what, counted=len(named), found=len(lying), detail=odd)
 
 
-def lineage(counts: Mapping[str, int], versions: Sequence[Manifest]) -> Check:
-    trained = Counter(group for one in versions for group in one.groups)
+def lineage(lines: Sequence[dict[str, Any]], stored: Mapping[tuple[int, int], Sequence[str]]) -> Iterator[Check]:
+    """As far back as both go: old versions are pruned from the store and trimmed from the ledger."""
+    told = {(line["version"], line["epoch"]): line["groups"] for line in lines}
+    both = sorted(told.keys() & stored.keys())
+    odd = ", ".join(
+        f"version {version}" for version, epoch in both if list(stored[version, epoch]) != told[version, epoch]
+    )
+    yield Check(
+        what="groups of remembered versions in the ledger, and in the store",
+        counted=sum(len(told[one]) for one in both),
+        found=sum(len(stored[one]) for one in both),
+        detail=odd[:100],
+    )
+    trained = Counter(group for groups in {**stored, **told}.values() for group in groups)
     twice = ", ".join(group for group, times in trained.items() if times > 1)
-    return Check(
-        what="groups counted as trained, and groups of the versions",
-        counted=counts.get("train.trained", 0),
-        found=trained.total(),
-        detail=f"trained twice: {twice[:100]}" if twice else "",
+    yield Check(
+        what="groups that remembered versions trained, and different ones",
+        counted=trained.total(),
+        found=len(trained),
+        detail=twice[:100],
     )
