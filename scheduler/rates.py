@@ -24,7 +24,7 @@ MEMORY_MOVES = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class Mean:
     """Decayed sums of one pool."""
 
     spent_s: float = 0.0
@@ -40,17 +40,17 @@ class Tally:
     def item_s(self) -> float | None:
         return self.spent_s / self.items if self.items > 0 else None
 
-    def with_work(self, busy_s: float, spent_s: float, items: int, now: float, memory_s: float) -> Tally:
+    def with_work(self, busy_s: float, spent_s: float, items: int, now: float, memory_s: float) -> Mean:
         """So many seconds and finished groups later."""
         waiting = self.waiting_s + spent_s
         if items == 0:
             return replace(self, begun_s=self.begun_s + busy_s, waiting_s=waiting)
         keep = math.exp((self.at - now) / memory_s)
-        return Tally(spent_s=self.spent_s * keep + waiting, items=self.items * keep + items, at=now)
+        return Mean(spent_s=self.spent_s * keep + waiting, items=self.items * keep + items, at=now)
 
 
 @dataclass(slots=True)
-class Work:
+class Done:
     """Of one pool, between two looks."""
 
     busy_s: float = 0.0
@@ -74,28 +74,28 @@ class Rates:
     """Pool → places and half_at of its slots; what it says about seconds is not used, but for `move_s` until a move was
     seen."""
     memory_s: float = MEMORY_S
-    tallies: dict[str, Tally] = field(default_factory=dict[str, Tally])
-    older: dict[str, Tally] = field(default_factory=dict[str, Tally])
+    means: dict[str, Mean] = field(default_factory=dict[str, Mean])
+    older: dict[str, Mean] = field(default_factory=dict[str, Mean])
     """The same with twice the memory."""
     move_s: dict[str, float] = field(default_factory=dict[str, float])
     before: dict[str, Slot] = field(default_factory=dict[str, Slot])
 
     def observe(self, slots: Sequence[Slot], now: float) -> None:
         """Count what every slot did since the last look."""
-        done: dict[str, Work] = {}
+        done: dict[str, Done] = {}
         for slot in slots:
             known = self.before.get(slot.id)
             if known is not None and known.pool == slot.pool and slot.busy_s >= known.busy_s:
                 busy = slot.busy_s - known.busy_s
                 both = slot.spent_s is not None and known.spent_s is not None
-                work = done.setdefault(slot.pool, Work())
+                work = done.setdefault(slot.pool, Done())
                 work.busy_s += busy
                 work.spent_s += (slot.spent_s or 0.0) - (known.spent_s or 0.0) if both else busy
                 work.items += slot.items - known.items
         for pool, work in done.items():
-            for tallies, memory_s in ((self.tallies, self.memory_s), (self.older, 2 * self.memory_s)):
-                tally = tallies.get(pool, Tally())
-                tallies[pool] = tally.with_work(work.busy_s, work.spent_s, work.items, now, memory_s)
+            for means, memory_s in ((self.means, self.memory_s), (self.older, 2 * self.memory_s)):
+                mean = means.get(pool, Mean())
+                means[pool] = mean.with_work(work.busy_s, work.spent_s, work.items, now, memory_s)
         self.before = {slot.id: slot for slot in slots}
 
     def note_move(self, pool: str, seconds: float) -> None:
@@ -105,7 +105,7 @@ class Rates:
 
     def item_s(self, pool: str) -> float | None:
         """Seconds per group now: the mean, led on along its trend; None before anything was finished."""
-        mean, older = self.tallies[pool].item_s, self.older[pool].item_s
+        mean, older = self.means[pool].item_s, self.older[pool].item_s
         if not mean or not older:
             return mean
         return mean * min(STEEPEST, max(1 / STEEPEST, (mean / older) ** TREND))
@@ -113,10 +113,10 @@ class Rates:
     def service(self) -> dict[str, Service]:
         """Every pool that has finished something, as measured."""
         found: dict[str, Service] = {}
-        for pool, tally in self.tallies.items():
+        for pool, mean in self.means.items():
             item_s = self.item_s(pool)
             if item_s is not None:
                 shape = self.shapes.get(pool, Service(item_s=0.0))
                 move_s = self.move_s.get(pool, shape.move_s)
-                found[pool] = replace(shape, item_s=item_s, begun_s=tally.begun_s, move_s=move_s)
+                found[pool] = replace(shape, item_s=item_s, begun_s=mean.begun_s, move_s=move_s)
         return found

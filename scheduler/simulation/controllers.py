@@ -18,6 +18,7 @@ from scheduler.placements.pressure import Pressure
 from scheduler.planner import Decision, Move, Rules, plan
 from scheduler.pools import SHIPPED, Pool
 from scheduler.rates import Rates
+from scheduler.simulation.view import reported
 from scheduler.simulation.workload import Workload
 from scheduler.simulation.world import World
 
@@ -49,7 +50,7 @@ class Scheduled:
         self.decisions: list[Decision] = []
 
     def decide(self, world: World) -> Iterable[Move]:
-        slots = world.observe()
+        slots = reported(world)
         self.rates.observe(slots, world.now)
         observation = self.seen(world, slots)
         decision = plan(observation, self.pools, self.placement.targets(observation, self.pools), self.rules)

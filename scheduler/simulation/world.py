@@ -18,19 +18,18 @@ from typing import Protocol
 
 import numpy as np
 
-from broker.admission import cap, first_at_risk
+from broker.admission import cap
 from broker.streams import PROMPTS, ROLLOUTS, SCORED
 from scheduler.lifecycle import Event, State, after
-from scheduler.observation import Slot
 from scheduler.planner import Move
-from scheduler.pools import SHIPPED
+from scheduler.simulation.gang import Gang
 from scheduler.simulation.outcome import Outcome
 from scheduler.simulation.shared_slot import SharedSlot
+from scheduler.simulation.view import STREAM, moment, outcome_of
 from scheduler.simulation.workload import Cargo
 
 TRAIN = "train"
 SHARED = ("rollout", "judge")
-STREAM = {name: pool.stream for name, pool in SHIPPED.items()}
 STUCK_S = 24 * 3600.0
 """A version that takes so long never ends."""
 
@@ -72,14 +71,7 @@ class World:
         self.backlog: Counter[str] = Counter({PROMPTS: 0, ROLLOUTS: 0, SCORED: 0})
         self.roomy: dict[str, list[tuple[int, int, str]]] = {"rollout": [], "judge": []}
         """Pool → slots with room, the emptiest first; stale entries are passed over."""
-        self.ready: list[tuple[int, int]] = []
-        self.must_come: int | None = None
-        """No batch is legal until an open group with at most this last version is scored."""
-        self.gang: list[str] = []
-        self.members: set[str] = set()
-        self.batch: list[int] = []
-        self.step_ends = self.step_began = 0.0
-        self.step_stamp = 0
+        self.gang = Gang(self.groups, self.load.step_s)
         self.useful_s: dict[str, float] = {TRAIN: 0.0, **dict.fromkeys(SHARED, 0.0)}
         self.moves = 0
         self.recent: deque[float] = deque(maxlen=4096)
@@ -99,7 +91,9 @@ class World:
             self.now, _, kind, name, stamp = heappop(self.events)
             assert self.now - self.advanced_at < STUCK_S, f"version {self.version} lasts since {self.advanced_at:.0f} s"
             getattr(self, f"on_{kind}")(name, stamp)
-        return self.outcome()
+        for slot in self.slots.values():
+            self.settle_work(slot)
+        return outcome_of(self)
 
     def at(self, when: float, kind: str, name: str = "", stamp: int = 0) -> None:
         self.sequence += 1
@@ -110,7 +104,9 @@ class World:
             self.count_work(slot)
         for move in self.controller.decide(self):
             self.order(move)
-        self.record()
+        if self.course is not None:
+            for fact, value in moment(self).items():
+                self.course.setdefault(fact, []).append(value)
         self.at(self.now + self.controller.every_s, "tick")
 
     # ------------------------------------------------------------------------------------------------ groups
@@ -161,14 +157,14 @@ class World:
             self.put("judge", group)
         elif self.work[group][3]:
             self.backlog[SCORED] += 1
-            heappush(self.ready, (self.last[group], group))
-            self.maybe_train(self.last[group])
+            self.gang.scored(group, self.last[group])
+            self.maybe_train()
         else:
             self.retired += 1
-            last = self.last[group]
+            self.gang.changed(self.last[group])
             self.close(group)
             self.admit()
-            self.maybe_train(last)
+            self.maybe_train()
         self.serve(pool)
         if slot.state is State.DRAINING and not slot.jobs:
             self.left(slot, Event.LEFT)
@@ -178,40 +174,16 @@ class World:
 
     # ------------------------------------------------------------------------------------------------ training
 
-    def maybe_train(self, last: int | None = None) -> None:
-        """Begin a step with the oldest scored groups, if the gang is free and what stays behind stays in bound."""
-        if self.batch or not self.gang or len(self.ready) < self.groups:
-            return
-        if last is not None and self.must_come is not None and last > self.must_come:
-            return
-        batch = [heappop(self.ready) for _ in range(self.groups)]
-        taken = {group for _, group in batch}
-        left = [last for group, last in self.last.items() if group not in taken]
-        rank = first_at_risk(left, self.version, self.groups)
-        if rank is not None:
-            self.must_come = sorted(left)[rank]
-            for one in batch:
-                heappush(self.ready, one)
-            return
-        self.must_come = None
-        self.batch = [group for _, group in batch]
-        self.step_began = self.now
-        work = sum(self.work[group][2] for group in self.batch)
-        self.step_ends = self.now + work / len(self.gang) + self.load.step_s
-        self.step_stamp += 1
-        self.at(self.step_ends, "step", "", self.step_stamp)
+    def maybe_train(self) -> None:
+        if self.gang.takes_batch(self.last, self.version):
+            work = sum(self.work[group][2] for group in self.gang.batch)
+            self.at(self.gang.begin(work, self.now), "step", "", self.gang.stamp)
 
     def on_step(self, _name: str, stamp: int) -> None:
-        if stamp != self.step_stamp or not self.batch:
+        if stamp != self.gang.stamp:
             return
-        self.useful_s[TRAIN] += sum(self.work[group][2] for group in self.batch)
-        for name in self.gang:
-            self.count_work(self.slots[name])
-        stays = [name for name in self.gang if self.slots[name].state is State.SERVING]
-        leader = self.slots[(stays or self.gang)[0]]
-        leader.items += self.groups
-        leader.spent_s += (self.now - self.step_began) * len(self.gang)
-        for group in self.batch:
+        self.credit()
+        for group in self.gang.end():
             stale = self.version - self.sampled_by[group]
             assert stale <= self.load.staleness, f"group {group} trained {stale} versions late"
             self.stale_sum += stale
@@ -219,7 +191,6 @@ class World:
             self.close(group)
         self.trained += self.groups
         self.backlog[SCORED] -= self.groups
-        self.batch = []
         self.version += 1
         self.advanced_at = self.now
         if self.version == self.load.versions // 5:
@@ -229,24 +200,32 @@ class World:
             self.admit()
             self.maybe_train()
 
+    def credit(self) -> None:
+        """Book a step for its members; one that stays is given its groups, as the trainer of rank 0 reports them."""
+        self.useful_s[TRAIN] += sum(self.work[group][2] for group in self.gang.batch)
+        members = [self.slots[name] for name in self.gang.members]
+        for slot in members:
+            self.count_work(slot)
+        leader = next((slot for slot in members if slot.state is State.SERVING), members[0])
+        leader.items += self.groups
+        leader.spent_s += (self.now - self.gang.began) * len(members)
+
     def regroup(self) -> None:
         """Between two steps members leave and join."""
-        for name in [name for name in self.gang if self.slots[name].state is State.DRAINING]:
+        for name in [name for name in self.gang.members if self.slots[name].state is State.DRAINING]:
             self.left(self.slots[name], Event.LEFT)
         for slot in self.slots.values():
-            if slot.pool == TRAIN and slot.state is State.SERVING and slot.id not in self.members:
+            if slot.pool == TRAIN and slot.state is State.SERVING and slot.id not in self.gang.members:
                 self.moving_s += self.now - slot.moving_since
-                self.gang.append(slot.id)
-                self.members.add(slot.id)
+                self.gang.members[slot.id] = None
 
     # ------------------------------------------------------------------------------------------------ slots
 
     def count_work(self, slot: SharedSlot) -> None:
         """Bring a slot's counters up to now."""
         if slot.pool == TRAIN and slot.state in (State.SERVING, State.DRAINING):
-            if self.batch and slot.id in self.members:
-                worked = self.now - max(slot.at, self.step_began)
-                slot.busy_s += worked
+            if self.trains(slot):
+                slot.busy_s += self.now - max(slot.at, self.gang.began)
             slot.at = self.now
         else:
             slot.advance(self.now)
@@ -273,7 +252,10 @@ class World:
             self.move(slot)
 
     def is_empty(self, slot: SharedSlot) -> bool:
-        return not slot.jobs if slot.pool in SHARED else not (self.batch and slot.id in self.members)
+        return not slot.jobs if slot.pool in SHARED else not self.trains(slot)
+
+    def trains(self, slot: SharedSlot) -> bool:
+        return bool(self.gang.batch) and slot.id in self.gang.members
 
     def on_deadline(self, name: str, epoch: int) -> None:
         slot = self.slots[name]
@@ -307,13 +289,8 @@ class World:
         slot.moving_since = self.now
         self.settle_work(slot)
         slot.state = after(slot.state, how)
-        self.leave_gang(slot.id)
+        self.gang.members.pop(slot.id, None)
         self.move(slot)
-
-    def leave_gang(self, name: str) -> None:
-        if name in self.members:
-            self.members.remove(name)
-            self.gang.remove(name)
 
     def settle_work(self, slot: SharedSlot) -> None:
         """Book what it did for the pool it leaves."""
@@ -339,7 +316,7 @@ class World:
         if slot.pool in SHARED:
             self.offer(slot)
             self.serve(slot.pool)
-        elif not self.batch:
+        elif not self.gang.batch:
             self.regroup()
             self.maybe_train()
 
@@ -361,11 +338,9 @@ class World:
         slot.state = after(slot.state, Event.LOST)
         if slot.pool in SHARED:
             self.release(slot)
-        if name in self.members:
-            self.leave_gang(name)
-            for group in self.batch:
-                heappush(self.ready, (self.last[group], group))
-            self.batch = []
+        if name in self.gang.members:
+            del self.gang.members[name]
+            self.gang.abandon(self.last)
             self.regroup()
             self.maybe_train()
         self.at(self.now + self.load.repair_s, "heard", name)
@@ -374,55 +349,3 @@ class World:
         slot = self.slots[name]
         slot.state, slot.at = after(slot.state, Event.HEARD), self.now
         self.at(self.next_failure(), "lost", name)
-
-    # ------------------------------------------------------------------------------------------------ looking
-
-    def observe(self) -> tuple[Slot, ...]:
-        """The slots as a supervisor reports them."""
-        return tuple(
-            Slot(
-                id=slot.id,
-                pool=slot.pool,
-                state=slot.state,
-                since=slot.since,
-                bound_for=slot.bound_for,
-                drain_by=slot.drain_by,
-                busy_s=slot.busy_s,
-                spent_s=slot.spent_s,
-                items=slot.items,
-                holds=not self.is_empty(slot),
-                epoch=slot.epoch,
-            )
-            for slot in self.slots.values()
-        )
-
-    def record(self) -> None:
-        if self.course is None:
-            return
-        here = Counter(slot.pool for slot in self.slots.values() if slot.state is State.SERVING)
-        facts: dict[str, float] = {"seconds": self.now, "version": self.version}
-        for pool, stream in STREAM.items():
-            facts[f"slots.{pool}"] = here[pool]
-            facts[f"backlog.{pool}"] = self.backlog[stream]
-            useful = self.useful_s[pool] + sum(s.useful_s for s in self.slots.values() if s.pool == pool)
-            facts[f"useful_s.{pool}"] = useful
-        facts["staleness"] = self.stale_sum / max(1, self.trained)
-        for name, value in facts.items():
-            self.course.setdefault(name, []).append(value)
-
-    def outcome(self) -> Outcome:
-        for slot in self.slots.values():
-            self.settle_work(slot)
-        return Outcome(
-            system=self.controller.name,
-            seconds=self.now,
-            trained=self.trained,
-            slots=len(self.slots),
-            useful_s=dict(self.useful_s),
-            moves=self.moves,
-            moving_s=self.moving_s,
-            staleness_mean=self.stale_sum / max(1, self.trained),
-            staleness_max=self.stale_max,
-            warm_s=self.warm_s,
-            course=self.course or {},
-        )

@@ -43,7 +43,7 @@ def test_what_is_newer_weighs_more() -> None:
     rates.observe([SLOT], 0)
     rates.observe([replace(SLOT, busy_s=100.0, items=100)], 100)
     rates.observe([replace(SLOT, busy_s=400.0, items=200)], 400)
-    assert 2.8 < (rates.tallies["rollout"].item_s or 0) < 3.0
+    assert 2.8 < (rates.means["rollout"].item_s or 0) < 3.0
 
 
 def test_costs_that_grow_are_led_on_along_their_trend() -> None:
@@ -52,7 +52,7 @@ def test_costs_that_grow_are_led_on_along_their_trend() -> None:
         busy, items = busy + 1 + second / 1000, items + 1
         rates.observe([replace(SLOT, busy_s=busy, items=items)], float(second))
     now = 1 + 1999 / 1000
-    assert (rates.tallies["rollout"].item_s or 0) < 0.98 * now
+    assert (rates.means["rollout"].item_s or 0) < 0.98 * now
     assert rates.service()["rollout"].item_s == pytest.approx(now, rel=0.01)
 
 
@@ -61,7 +61,7 @@ def test_a_leap_is_not_taken_for_a_trend() -> None:
     rates.observe([SLOT], 0)
     rates.observe([replace(SLOT, busy_s=100.0, items=100)], 100)
     rates.observe([replace(SLOT, busy_s=5100.0, items=200)], 110)
-    assert rates.service()["rollout"].item_s <= STEEPEST * (rates.tallies["rollout"].item_s or 0)
+    assert rates.service()["rollout"].item_s <= STEEPEST * (rates.means["rollout"].item_s or 0)
 
 
 def test_a_group_counts_with_what_it_took_itself_not_with_all_that_is_in_hand() -> None:

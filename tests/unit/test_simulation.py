@@ -67,7 +67,7 @@ def test_every_workload_keeps_the_bound_and_loses_no_group(name: str) -> None:
     assert len(world.last) == sum(world.backlog.values()) <= world.cap
     in_hand = sum(len(slot.jobs) for slot in world.slots.values())
     waiting = sum(len(queue) for queue in world.waiting.values())
-    assert in_hand + waiting + len(world.ready) == len(world.last)
+    assert in_hand + waiting + len(world.gang.ready) + len(world.gang.batch) == len(world.last)
 
 
 def test_the_same_seed_gives_the_same_run_and_another_another() -> None:

@@ -1,0 +1,136 @@
+"""What our scheduler is worth on simulated fleets, beside the best static split, co-location, a rule and an oracle.
+
+    make bench-simulation                                         # 64 slots, every workload, ten seeds: minutes
+    make bench-simulation ARGS="--slots 1024 --seeds 3 --versions 40 constant drift"      # a quarter of an hour
+
+Writes the figures, the tables of `benchmarks/placement.md` and the pictures of `docs/images/`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from benchmarks.result import Result, circumstances
+from deploy.simulation_picture import draw_comparison
+from scheduler.placements.pressure import Pressure
+from scheduler.simulation.comparison import COLOCATED, ORACLE, STATIC, Comparison, compare
+from scheduler.simulation.workloads import WORKLOADS, workload_named
+
+HERE = Path(__file__).parent
+PAGE = HERE / "placement.md"
+IMAGES = HERE.parent / "docs" / "images"
+PICTURES = ("drift", "judge-heavy")
+OURS = "pressure"
+COLUMNS = {
+    "of fluid": "of_fluid",
+    "warm, of fluid": "steady_of_fluid",
+    "over static": "over_static",
+    "oracle over static": "oracle_over_static",
+    "of oracle's gain": "of_oracles_gain",
+    "over co-location": "over_colocation",
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("workloads", nargs="*", default=list(WORKLOADS))
+    parser.add_argument("--slots", type=int, default=64)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--versions", type=int, default=100)
+    given = parser.parse_args()
+    taken, began = circumstances(), time.perf_counter()
+    found = [
+        compare(
+            workload_named(name).shortened(given.versions), given.slots, range(given.seeds), Pressure(), OURS, print
+        )
+        for name in given.workloads
+    ]
+    seconds = time.perf_counter() - began
+    result = Result(
+        name="simulation" if given.slots == 64 else f"simulation-{given.slots}",
+        measures=f"simulated fleets of {given.slots} slots, {given.seeds} seeds, {given.versions} versions",
+        circumstances=taken,
+        settings={"seconds": seconds, "static": {one.workload.name: dict(one.static) for one in found}},
+        samples={f"{one.workload.name}, {system}": each(one, system) for one in found for system in one.outcomes},
+        arguments="" if given.slots == 64 else f"--slots {given.slots} --seeds {given.seeds}",
+    )
+    result.save("; ".join(map(headline, found)) + f" ({seconds:.0f} s)")
+    write_section(given.slots, [*lines(found, seconds)])
+    for one in found:
+        if one.workload.name in PICTURES and given.slots == 64:
+            IMAGES.mkdir(parents=True, exist_ok=True)
+            print(draw_comparison(one, IMAGES / f"placement-{one.workload.name}.png"))
+
+
+def each(one: Comparison, system: str) -> dict[str, list[float]]:
+    figures = [outcome.figures() for outcome in one.outcomes[system]]
+    return {name: [figure[name] for figure in figures] for name in figures[0]} | {"fluid_groups_per_s": list(one.fluid)}
+
+
+def headline(one: Comparison) -> str:
+    ratios = one.ratios()
+    return (
+        f"{one.workload.name}: {ratios['over_static']:.2f} of the best static split, {ratios['of_oracles_gain']:.0%} "
+        f"of the oracle's gain, {one.mean(OURS, 'switching_share'):.1%} moving"
+    )
+
+
+def lines(found: list[Comparison], seconds: float) -> list[str]:
+    """Two tables: throughput of every system, and ours against them."""
+    load, seeds = found[0].workload, len(found[0].fluid)
+    systems = [OURS, STATIC, "utilisation rule", COLOCATED, ORACLE]
+    rows = [
+        f"{seeds} seeds, {load.versions} versions of {load.groups(found[0].slots)} groups; {seconds:.0f} s on a core.",
+        "",
+        "Trained groups a second, mean ± standard deviation over seeds:",
+        "",
+        f"| workload | {' | '.join(systems)} | fluid optimum |",
+        f"| --- |{' ---: |' * (len(systems) + 1)}",
+    ]
+    for one in found:
+        cells = [f"{one.mean(system):.3f} ± {one.spread(system):.3f}" for system in systems]
+        rows.append(f"| {one.workload.name} | {' | '.join(cells)} | {sum(one.fluid) / seeds:.3f} |")
+    rows += [
+        "",
+        "`pressure` against them, its moves, and the staleness of what it trained:",
+        "",
+        f"| workload | {' | '.join(COLUMNS)} | moving | moves per slot and hour | staleness mean, max (bound) |",
+        f"| --- |{' ---: |' * (len(COLUMNS) + 3)}",
+    ]
+    return rows + [row(one) for one in found]
+
+
+def row(one: Comparison) -> str:
+    ratios = one.ratios()
+    shown = [
+        f"{ratios[key]:.2f}" if "over" in key else f"{ratios[key]:.1%}" if meaning(one, key) else "–"
+        for key in COLUMNS.values()
+    ]
+    stale = max(outcome.staleness_max for outcome in one.outcomes[OURS])
+    return (
+        f"| {one.workload.name} | {' | '.join(shown)} | {one.mean(OURS, 'switching_share'):.2%} | "
+        f"{one.mean(OURS, 'moves_per_slot_hour'):.2f} | "
+        f"{one.mean(OURS, 'staleness_mean'):.2f}, {stale} ({one.workload.staleness}) |"
+    )
+
+
+def meaning(one: Comparison, key: str) -> bool:
+    """Whether the figure says something: warm throughput only without drift, a gain only where there is one."""
+    drifts = len({value for _, value in one.workload.length}) > 1 or len({p for _, p in one.workload.surviving}) > 1
+    return not (key == "steady_of_fluid" and drifts) and not (
+        key == "of_oracles_gain" and one.ratios()["oracle_over_static"] < 1.02
+    )
+
+
+def write_section(slots: int, content: list[str]) -> None:
+    """Between this fleet size's two marks of the page."""
+    begin, end = f"<!-- {slots} slots: written by the benchmark -->", f"<!-- end of {slots} slots -->"
+    before, _, rest = PAGE.read_text().partition(begin)
+    _, _, after = rest.partition(end)
+    PAGE.write_text("\n".join([before + begin, *content, end + after]))
+
+
+if __name__ == "__main__":
+    main()
