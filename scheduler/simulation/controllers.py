@@ -68,7 +68,7 @@ class Scheduled:
             staleness=world.load.staleness,
             version=world.version,
             surviving=self.surviving.share(world),
-            moves=tuple(world.recent),
+            moves=tuple(world.moves.recent),
         )
 
     def service(self, world: World) -> Mapping[str, Service]:

@@ -11,9 +11,8 @@ what was generated.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable
-from heapq import heappop, heappush
 from typing import Protocol
 
 import numpy as np
@@ -22,8 +21,11 @@ from broker.admission import cap
 from broker.streams import PROMPTS, ROLLOUTS, SCORED
 from scheduler.lifecycle import Event, State, after
 from scheduler.planner import Move
+from scheduler.simulation.agenda import Agenda
 from scheduler.simulation.gang import Gang
+from scheduler.simulation.moves import Moves
 from scheduler.simulation.outcome import Outcome
+from scheduler.simulation.shared_pool import SharedPool
 from scheduler.simulation.shared_slot import SharedSlot
 from scheduler.simulation.view import STREAM, moment, outcome_of
 from scheduler.simulation.workload import Cargo
@@ -56,8 +58,7 @@ class World:
         self.cap = cap(self.groups, self.load.staleness)
         self.slots = {f"slot{number}": SharedSlot(f"slot{number}") for number in range(cargo.slots)}
         self.now = 0.0
-        self.events: list[tuple[float, int, str, str, int]] = []
-        self.sequence = 0
+        self.agenda = Agenda()
         self.version = self.admitted = 0
         self.advanced_at = self.warm_s = 0.0
         self.last: dict[int, int] = {}
@@ -67,15 +68,11 @@ class World:
         self.first_work: dict[int, tuple[float, float, float, bool]] = {}
         """As admitted, while open."""
         self.retired = 0
-        self.waiting = {"rollout": deque[int](), "judge": deque[int]()}
+        self.pools = {name: SharedPool(name) for name in SHARED}
         self.backlog: Counter[str] = Counter({PROMPTS: 0, ROLLOUTS: 0, SCORED: 0})
-        self.roomy: dict[str, list[tuple[int, int, str]]] = {"rollout": [], "judge": []}
-        """Pool → slots with room, the emptiest first; stale entries are passed over."""
         self.gang = Gang(self.groups, self.load.step_s)
         self.useful_s: dict[str, float] = {TRAIN: 0.0, **dict.fromkeys(SHARED, 0.0)}
-        self.moves = 0
-        self.recent: deque[float] = deque(maxlen=4096)
-        self.moving_s = 0.0
+        self.moves = Moves(self)
         self.stale_sum = self.stale_max = self.trained = 0
         self.course: dict[str, list[float]] | None = {} if records else None
         self.chance = np.random.default_rng(cargo.seed + 1_000_003)
@@ -84,30 +81,36 @@ class World:
 
     def run(self) -> Outcome:
         """Play it to the end. Raises AssertionError when a version never ends or the bound is broken."""
-        self.at(0.0, "tick")
+        happens = {
+            "tick": self.on_tick,
+            "done": self.on_done,
+            "step": self.on_step,
+            "deadline": self.moves.on_deadline,
+            "ready": self.moves.on_ready,
+            "lost": self.on_lost,
+            "heard": self.on_heard,
+        }
+        self.agenda.add(0.0, "tick")
         self.plan_failures()
         self.admit()
         while self.version < self.load.versions:
-            self.now, _, kind, name, stamp = heappop(self.events)
+            due = self.agenda.next()
+            self.now = due.when
             assert self.now - self.advanced_at < STUCK_S, f"version {self.version} lasts since {self.advanced_at:.0f} s"
-            getattr(self, f"on_{kind}")(name, stamp)
+            happens[due.kind](due.name, due.stamp)
         for slot in self.slots.values():
             self.settle_work(slot)
         return outcome_of(self)
-
-    def at(self, when: float, kind: str, name: str = "", stamp: int = 0) -> None:
-        self.sequence += 1
-        heappush(self.events, (when, self.sequence, kind, name, stamp))
 
     def on_tick(self, _name: str, _stamp: int) -> None:
         for slot in self.slots.values():
             self.count_work(slot)
         for move in self.controller.decide(self):
-            self.order(move)
+            self.moves.order(move)
         if self.course is not None:
             for fact, value in moment(self).items():
                 self.course.setdefault(fact, []).append(value)
-        self.at(self.now + self.controller.every_s, "tick")
+        self.agenda.add(self.now + self.controller.every_s, "tick")
 
     # ------------------------------------------------------------------------------------------------ groups
 
@@ -120,28 +123,18 @@ class World:
 
     def put(self, pool: str, group: int) -> None:
         self.backlog[STREAM[pool]] += 1
-        self.waiting[pool].append(group)
+        self.pools[pool].waiting.append(group)
         self.serve(pool)
 
     def serve(self, pool: str) -> None:
         """Give waiting groups to the slots with most room."""
-        waiting, roomy = self.waiting[pool], self.roomy[pool]
-        while waiting and roomy:
-            held, _, name = heappop(roomy)
-            slot = self.slots[name]
-            if slot.pool != pool or slot.state is not State.SERVING or len(slot.jobs) != held or slot.room <= 0:
-                continue
-            group = waiting.popleft()
+        while pair := self.pools[pool].next_pair():
+            group, slot = pair
             if pool == "rollout":
                 self.sampled_by[group] = self.version
             done = slot.take(group, self.work[group][SHARED.index(pool)], self.now)
-            self.at(done, "done", name, slot.stamp)
-            self.offer(slot)
-
-    def offer(self, slot: SharedSlot) -> None:
-        if slot.room > 0 and slot.state is State.SERVING:
-            self.sequence += 1
-            heappush(self.roomy[slot.pool], (len(slot.jobs), self.sequence, slot.id))
+            self.agenda.add(done, "done", slot.id, slot.stamp)
+            self.pools[pool].offer(slot)
 
     def on_done(self, name: str, stamp: int) -> None:
         slot = self.slots[name]
@@ -150,9 +143,9 @@ class World:
         pool = slot.pool
         group, following = slot.finish(self.now)
         if following is not None:
-            self.at(following, "done", name, slot.stamp)
+            self.agenda.add(following, "done", name, slot.stamp)
         self.backlog[STREAM[pool]] -= 1
-        self.offer(slot)
+        self.pools[pool].offer(slot)
         if pool == "rollout":
             self.put("judge", group)
         elif self.work[group][3]:
@@ -167,7 +160,14 @@ class World:
             self.maybe_train()
         self.serve(pool)
         if slot.state is State.DRAINING and not slot.jobs:
-            self.left(slot, Event.LEFT)
+            self.moves.left(slot, Event.LEFT)
+
+    def release(self, slot: SharedSlot) -> None:
+        """What it holds goes back to its stream, to be done again."""
+        pool = slot.pool
+        for group, _ in reversed(slot.give_back(self.now)):
+            self.pools[pool].waiting.appendleft(group)
+        self.serve(pool)
 
     def close(self, group: int) -> None:
         del self.last[group], self.work[group], self.first_work[group], self.sampled_by[group]
@@ -177,7 +177,7 @@ class World:
     def maybe_train(self) -> None:
         if self.gang.takes_batch(self.last, self.version):
             work = sum(self.work[group][2] for group in self.gang.batch)
-            self.at(self.gang.begin(work, self.now), "step", "", self.gang.stamp)
+            self.agenda.add(self.gang.begin(work, self.now), "step", "", self.gang.stamp)
 
     def on_step(self, _name: str, stamp: int) -> None:
         if stamp != self.gang.stamp:
@@ -213,10 +213,10 @@ class World:
     def regroup(self) -> None:
         """Between two steps members leave and join."""
         for name in [name for name in self.gang.members if self.slots[name].state is State.DRAINING]:
-            self.left(self.slots[name], Event.LEFT)
+            self.moves.left(self.slots[name], Event.LEFT)
         for slot in self.slots.values():
             if slot.pool == TRAIN and slot.state is State.SERVING and slot.id not in self.gang.members:
-                self.moving_s += self.now - slot.moving_since
+                self.moves.moving_s += self.now - slot.moving_since
                 self.gang.members[slot.id] = None
 
     # ------------------------------------------------------------------------------------------------ slots
@@ -230,67 +230,11 @@ class World:
         else:
             slot.advance(self.now)
 
-    def order(self, move: Move) -> None:
-        """A command reaches a slot."""
-        slot = self.slots[move.slot]
-        self.count_work(slot)
-        slot.epoch, slot.since, slot.moving_since = move.epoch, self.now, self.now
-        slot.useful_before = slot.useful_s
-        if move.source:
-            self.moves += 1
-            self.recent.append(self.now)
-        before, slot.state = slot.state, after(slot.state, Event.ASSIGNED)
-        slot.bound_for, slot.drain_by = move.target, move.drain_by
-        if before is State.SERVING:
-            if self.controller.moves_are_free and slot.pool in SHARED:
-                self.hand_over(slot)
-            if self.is_empty(slot):
-                self.left(slot, Event.LEFT)
-            elif slot.pool in SHARED:
-                self.at(move.drain_by, "deadline", slot.id, slot.epoch)
-        else:
-            self.move(slot)
-
     def is_empty(self, slot: SharedSlot) -> bool:
         return not slot.jobs if slot.pool in SHARED else not self.trains(slot)
 
     def trains(self, slot: SharedSlot) -> bool:
         return bool(self.gang.batch) and slot.id in self.gang.members
-
-    def on_deadline(self, name: str, epoch: int) -> None:
-        slot = self.slots[name]
-        if slot.state is State.DRAINING and slot.epoch == epoch:
-            self.release(slot)
-            self.left(slot, Event.OVERRAN)
-
-    def release(self, slot: SharedSlot) -> None:
-        """What it holds goes back to its stream, to be done again."""
-        pool = slot.pool
-        for group, _ in reversed(slot.give_back(self.now)):
-            self.waiting[pool].appendleft(group)
-        self.serve(pool)
-
-    def hand_over(self, slot: SharedSlot) -> None:
-        """What it holds goes on elsewhere, nothing lost."""
-        for group, left in slot.give_back(self.now):
-            rollout, judge, train, survives = self.work[group]
-            self.work[group] = (
-                (left, judge, train, survives) if slot.pool == "rollout" else (rollout, left, train, survives)
-            )
-            self.waiting[slot.pool].appendleft(group)
-        slot.state = State.DRAINING
-        self.serve(slot.pool)
-
-    def left(self, slot: SharedSlot, how: Event) -> None:
-        """It has left its pool: load for the next one."""
-        self.count_work(slot)
-        if slot.pool in SHARED:
-            self.moving_s += self.now - slot.moving_since - (slot.useful_s - slot.useful_before)
-        slot.moving_since = self.now
-        self.settle_work(slot)
-        slot.state = after(slot.state, how)
-        self.gang.members.pop(slot.id, None)
-        self.move(slot)
 
     def settle_work(self, slot: SharedSlot) -> None:
         """Book what it did for the pool it leaves."""
@@ -299,33 +243,12 @@ class World:
             self.useful_s[slot.pool] += slot.useful_s
         slot.useful_s = 0.0
 
-    def move(self, slot: SharedSlot) -> None:
-        target = slot.bound_for
-        slot.pool, slot.bound_for, slot.at = target, "", self.now
-        slot.enter(target, self.load.shapes[target])
-        takes = 0.0 if self.controller.moves_are_free else self.load.shapes[target].move_s
-        self.at(self.now + takes, "ready", slot.id, slot.epoch)
-
-    def on_ready(self, name: str, epoch: int) -> None:
-        slot = self.slots[name]
-        if slot.state is not State.MOVING or slot.epoch != epoch:
-            return
-        slot.state, slot.at = after(slot.state, Event.READY), self.now
-        self.moving_s += self.now - slot.moving_since
-        slot.moving_since = self.now
-        if slot.pool in SHARED:
-            self.offer(slot)
-            self.serve(slot.pool)
-        elif not self.gang.batch:
-            self.regroup()
-            self.maybe_train()
-
     # ------------------------------------------------------------------------------------------------ failures
 
     def plan_failures(self) -> None:
         if self.load.failures_per_slot_hour:
             for name in self.slots:
-                self.at(self.next_failure(), "lost", name)
+                self.agenda.add(self.next_failure(), "lost", name)
 
     def next_failure(self) -> float:
         per_hour = self.load.failures_per_slot_hour
@@ -343,9 +266,9 @@ class World:
             self.gang.abandon(self.last)
             self.regroup()
             self.maybe_train()
-        self.at(self.now + self.load.repair_s, "heard", name)
+        self.agenda.add(self.now + self.load.repair_s, "heard", name)
 
     def on_heard(self, name: str, _stamp: int) -> None:
         slot = self.slots[name]
         slot.state, slot.at = after(slot.state, Event.HEARD), self.now
-        self.at(self.next_failure(), "lost", name)
+        self.agenda.add(self.next_failure(), "lost", name)

@@ -66,7 +66,7 @@ def test_every_workload_keeps_the_bound_and_loses_no_group(name: str) -> None:
     assert world.admitted == outcome.trained + world.retired + len(world.last)
     assert len(world.last) == sum(world.backlog.values()) <= world.cap
     in_hand = sum(len(slot.jobs) for slot in world.slots.values())
-    waiting = sum(len(queue) for queue in world.waiting.values())
+    waiting = sum(len(pool.waiting) for pool in world.pools.values())
     assert in_hand + waiting + len(world.gang.ready) + len(world.gang.batch) == len(world.last)
 
 
