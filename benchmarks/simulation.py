@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("workloads", nargs="*", default=list(WORKLOADS))
     parser.add_argument("--slots", type=int, default=64)
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--versions", type=int, default=100)
+    parser.add_argument("--versions", type=int, default=200)
     given = parser.parse_args()
     taken, began = circumstances(), time.perf_counter()
     found = [

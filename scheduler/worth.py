@@ -4,7 +4,8 @@ For: placements that weigh, and the planner, in one and the same way. Not for: c
 
 A move may be for good, or for a while and back: slots that time-share (`D_s` under one slot, or fewer slots than pools)
 gain only until a backlog is used up. So the gain is looked at after each step of the forecast, as a rate; one that is
-not kept to the end pays the way back too. A slot that finds no work loses none by moving.
+not kept to the end pays the way back too. A slot that finds no work loses none by moving. Where every pool has slots of
+its own, backlogs only hide for a while which pool is scarce: `long_run_s` says what is gained once they have settled.
 """
 
 from __future__ import annotations
@@ -47,6 +48,14 @@ class Outlook:
                 rates.append((new - old - there - back) / seconds)
         for_good = (then.work_by[-1] - now.work_by[-1]) / self.ahead_s - there / self.horizon_s
         return max([for_good, *rates]) * self.horizon_s
+
+    def long_run_s(self, before: Split, now: Forecast, after: Split) -> float:
+        """What `after` gains over the horizon once all backlogs have settled: throughput is that of the scarcest pool,
+        θ(n) = min n_s/D_s, and an error of ε of all slots costs ε over that pool's share. 0 where pools share slots."""
+        old, new = (min(split.get(one.pool.name, 0) / one.demand for one in self.line) for split in (before, after))
+        if old <= 0 or new <= 0:
+            return 0.0
+        return (1 - old / new) * sum(after.values()) * self.horizon_s - self.price_s(before, now, after)
 
     def price_s(self, before: Split, now: Forecast, after: Split) -> float:
         """Slot-seconds of useful work lost while the slots that `after` has more of are on their way."""

@@ -6,11 +6,13 @@ A pool's *pressure* is the slot-seconds of work it will find within the horizon,
 pool before it, over the slot-seconds it has; under 1 it idles. As in maximum pressure (Dai and Lin, 2005) only a pool's
 own and next buffers count; what they hold is followed forward (`forecast`), because admission bounds them. Rules:
 
-- *feed-forward*: slots that serve nobody go where the fluid split n*_s = N·D_s/ΣD lacks them most;
-- *switching curve* (Celik and others, 2016; Chan, Armony, Bambos, 2016): stay until slots are about to run out of work,
-  and until the useful work to be gained within the horizon exceeds h = c·(work waiting)^0.7, a margin that grows more
-  slowly than the backlog. Under switching times this, unlike plain max-weight, keeps the throughput of the fluid split;
-- *gain over cost*: of the moves that add most useful work, those that bring back more than they cost.
+- *feed-forward*: where every pool fills at least one slot, the fluid split n*_s = N·D_s/ΣD is where slots belong,
+  unless a pool that would be given some is idle: then the measured costs do not tell everything, and backlogs decide;
+- *forecast*: else, once slots are about to run out of work, the moves that add most useful work by the forecast;
+- *gain over cost*: only moves that bring back more than they cost within the horizon;
+- *switching curve* (Celik and others, 2016; Chan, Armony, Bambos, 2016): only for a gain above h = c·√(work waiting), a
+  margin that grows more slowly than the backlog. Under switching times this, unlike plain max-weight, keeps the
+  throughput of the fluid split.
 
 Fewer slots than pools follow the same rules: a slot serves its pool until the work there ends (generalised round robin:
 Andradóttir, Ayhan, Down, 2003), which the bound on open groups makes as rare as it can be.
@@ -73,8 +75,7 @@ class Pressure:
         idlers = [name for name in best if best[name] > split[name] and found.soon_idle[name] >= HALF_A_SLOT]
         if best == split or idlers:
             return split, 0.0, "as the fluid split" if best == split else f"{' and '.join(idlers)} idle"
-        now, then = (min(one[stage.pool.name] / stage.demand for stage in line) for one in (split, best))
-        gain = (1 - now / then) * slots * self.horizon_s - view.price_s(split, found, best)
+        gain = view.long_run_s(split, found, best)
         return best, gain, f"{limit} limits: {split[limit]} of {best[limit]} slots"
 
     def away_from_idleness(

@@ -107,6 +107,26 @@ def test_under_constant_load_throughput_is_within_five_percent_of_the_fluid_opti
     assert outcome.moves_per_hour / 64 < 4
 
 
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+def test_a_thousand_slots_are_within_five_percent_of_the_fluid_optimum_too() -> None:
+    load = WORKLOADS["constant"].shortened(40)
+    cargo = Cargo(load, 0, 1024)
+    outcome = World(cargo, Scheduled("pressure", Pressure(), load)).run()
+    assert outcome.steady > 0.95 * cargo.fluid_throughput()
+    assert outcome.switching < 0.02
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", ["drift", "judge-heavy", "dynamic-sampling"])
+def test_under_drift_most_of_what_an_oracle_gains_over_the_best_static_split_is_gained(name: str) -> None:
+    one = compare(WORKLOADS[name].shortened(200), 64, [0, 1, 2], Pressure(), "pressure")
+    assert one.ratios()["of_oracles_gain"] > 0.8, one.ratios()
+    assert one.mean("pressure", "switching_share") < 0.02
+    assert one.mean("pressure", "moves_per_slot_hour") < 3
+
+
 def test_when_lengths_drift_slots_go_from_judging_to_training() -> None:
     load = WORKLOADS["drift"].shortened(40)
     world = World(Cargo(load, 0, 32), Scheduled("pressure", Pressure(), load), records=True)
