@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from broker.errors import Misconfigured
-from broker.streams import NEXT, PROMPTS, ROLLOUTS, SCORED
+from broker.streams import NEXT, PROMPTS, ROLLOUTS, SCORED, WORK_STREAMS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +81,11 @@ def resolved(name: str, section: PoolSettings) -> Pool:
         max=base.max if section.max is None else section.max,
         move_cost=section.move_cost,
     )
+    if pool.stream not in WORK_STREAMS:
+        raise Misconfigured(
+            f'[pools.{name}] stream = "{pool.stream}" is no work stream; nothing was started; '
+            f"choose one of {', '.join(WORK_STREAMS)}"
+        )
     if pool.max is not None and pool.max < pool.min:
         raise Misconfigured(
             f"[pools.{name}]: max = {pool.max} is below min = {pool.min}; nothing was started; raise max"
@@ -89,12 +94,21 @@ def resolved(name: str, section: PoolSettings) -> Pool:
 
 
 def pools_in_use(sections: Mapping[str, PoolSettings], *, judged: bool) -> tuple[Pool, ...]:
-    """The pools of a run in the order work flows; `judge` only when a reward needs a model. Raises Misconfigured."""
+    """The pools of a run in the order work flows; `judge` only when a reward needs a model. Raises Misconfigured, also
+    for two pools that take from one stream: nobody could say which of them its backlog is for.
+    """
     shipped = [name for name in SHIPPED if judged or name != "judge"]
     named = [*shipped, *(name for name in sections if name not in SHIPPED)]
     pools = [resolved(name, sections[name]) if name in sections else SHIPPED[name] for name in named]
-    flow = [PROMPTS, ROLLOUTS, SCORED]
-    return tuple(sorted(pools, key=lambda pool: flow.index(pool.stream) if pool.stream in flow else len(flow)))
+    by_stream: dict[str, Pool] = {}
+    for pool in pools:
+        other = by_stream.setdefault(pool.stream, pool)
+        if other is not pool:
+            raise Misconfigured(
+                f'[pools.{pool.name}] stream = "{pool.stream}" is what {other.name} takes from; nothing was started; '
+                f"give [pools.{other.name}] the command instead, or {pool.name} a stream of its own"
+            )
+    return tuple(by_stream[stream] for stream in WORK_STREAMS if stream in by_stream)
 
 
 def check_fleet(pools: Sequence[Pool], slots: int, available: int) -> None:

@@ -49,6 +49,14 @@ def test_a_pool_of_ones_own_without_stream_or_command_is_refused_with_the_neares
     assert "shipped pools: rollout, judge, train" in refusal(resolved, "verify", PoolSection(stream="rollouts"))
 
 
+def test_a_pool_must_take_from_a_work_stream_that_no_other_takes_from() -> None:
+    assert 'stream = "weights" is no work stream' in refusal(
+        resolved, "verify", PoolSection(stream="weights", command="mine verify")
+    )
+    twice = {"verify": PoolSection(stream="rollouts", command="mine verify")}
+    assert "is what judge takes from" in refusal(pools_in_use, twice, judged=True)
+
+
 def test_a_max_below_the_min_is_refused_with_both() -> None:
     assert "max = 1 is below min = 2" in refusal(resolved, "train", PoolSection(min=2))
 
