@@ -75,7 +75,6 @@ class Consuming:
         process must stop.
         """
         self.reader = self.reader or await self.broker.enlist(self.slot)
-        self.meter.ready = True
         await self.blame_the_dead(await self.broker.inherit(self.stream, self.reader, self.slot))
         try:
             await together(self.reading(), self.settling(), self.renewing())

@@ -114,7 +114,7 @@ class Meter:
     held: int = 0
     """Groups in hand: unsettled work."""
     ready: bool = False
-    """Loaded and in the run: from now on it takes work."""
+    """Loaded: from now on it takes whatever work there is."""
     stage: str = "starting"
     """In a word or two, what it does or waits for now."""
     clock: Callable[[], float] = time.monotonic

@@ -59,7 +59,7 @@ async def reward(folder: Path, name: str, stop: asyncio.Event) -> None:
 
         await rewards.start()
         log.info("rules started")
-        meter.stage = "waiting for the run to open"
+        meter.stage, meter.ready = "waiting for the run to open", True
         await consume(stay, broker, stop)
         await rewards.close()
     await broker.close()

@@ -40,7 +40,7 @@ async def rollout(folder: Path, name: str, stop: asyncio.Event) -> None:
         engine = await loaded(stop, create, settings.engine, folder / "model", settings, seed=seed)
         log.info("engine loaded")
         store = VersionStore(folder / "store")
-        meter.stage = "waiting for the run to open"
+        meter.stage, meter.ready = "waiting for the run to open", True
 
         async def stay() -> None:
             """A follower and a consuming loop that know nothing yet: what served or was held before may be gone."""

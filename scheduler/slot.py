@@ -64,6 +64,8 @@ class Slot:
     devices: Devices
     initial: str = ""
     """Its pool when the fleet has no record of it."""
+    node: str = ""
+    """Name of the worker that hosts it: where its bell hangs."""
     wanted: Wanted = field(default_factory=Wanted)
     """The newest record or order known."""
     state: State = State.VACANT
@@ -79,6 +81,10 @@ class Slot:
     served: Served | None = None
     run: RedisBroker | None = None
     tally: Tally = field(default_factory=Tally)
+    moved: int = 0
+    """Moves that ended in a controller that takes work."""
+    move_s: float = 0.0
+    """Seconds the last of them took from the end of the drain."""
     not_before: float = 0.0
     drain_by: float = 0.0
     bell: asyncio.Event = field(default_factory=asyncio.Event)
@@ -123,8 +129,11 @@ class Slot:
         state = settled(after(self.state, event), self.wanted.pool)
         if state is State.DRAINING and self.process is None:
             state = settled(State.MOVING, self.wanted.pool)
+        now = time.monotonic()
+        if self.state is State.MOVING and state is State.SERVING:
+            self.moved, self.move_s = self.moved + 1, now - self.since
         if state is not self.state:
-            self.state, self.since = state, time.monotonic()
+            self.state, self.since = state, now
         if state is State.DRAINING and self.process is not None and self.drain_by == 0.0:
             self.drain_by = time.monotonic() + self.drain_s
             self.process.drain(time.monotonic(), self.drain_s)
@@ -256,6 +265,9 @@ class Slot:
             "for_s": round(now - self.since, 3),
             "ordered_s": round(now - self.ordered, 3),
             "drain_left_s": round(max(0.0, self.drain_by - now), 3),
+            "moved": self.moved,
+            "move_s": round(self.move_s, 3),
+            "node": self.node,
             "pid": (self.process.pid if self.process else None) or 0,
             "detail": self.detail,
             "gpus": self.devices.gpus,

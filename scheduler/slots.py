@@ -81,7 +81,7 @@ class SlotStep(bootsteps.StartStopStep):
     requires = ("celery.worker.components:Pool",)
 
     def __init__(self, worker: Any, slot: str | None = None, initial_pool: str = "", cores: str = "", **_: Any) -> None:
-        self.slot_id, self.initial_pool = slot or "", initial_pool or ""
+        self.slot_id, self.initial_pool, self.node = slot or "", initial_pool or "", str(worker.hostname)
         self.cores = tuple(int(core) for core in (cores or "").split(",") if core)
         self.enabled = bool(slot)
         self.slot: Slot | None = None
@@ -116,7 +116,7 @@ class SlotStep(bootsteps.StartStopStep):
         self.loop = asyncio.get_running_loop()
         fleet = Fleet.at(os.environ.get(URL_VARIABLE, ""), os.environ.get(FLEET_VARIABLE, FLEET))
         devices = Devices(gpus=os.environ.get("CUDA_VISIBLE_DEVICES", ""), cores=self.cores)
-        self.slot = Slot(self.slot_id, fleet, devices, initial=self.initial_pool)
+        self.slot = Slot(self.slot_id, fleet, devices, initial=self.initial_pool, node=self.node)
         await self.slot.supervise(self.stopped)
 
     def call(self, what: Any) -> Any:
@@ -177,3 +177,8 @@ def versions(store: str) -> list[dict[str, Any]]:
     """The versions in a store, oldest first."""
     found = VersionStore(Path(store)).manifests()
     return [{"version": one.version, "epoch": one.epoch, "path": one.path} for one in found]
+
+
+def ring(node: str, pool: str, epoch: int) -> None:
+    """Ring one slot's bell; whether it is heard does not matter, its record counts."""
+    app.control.broadcast("assign_pool", arguments={"pool": pool, "epoch": epoch}, destination=[node])

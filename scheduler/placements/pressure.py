@@ -118,7 +118,7 @@ def improved(view: Outlook, split: dict[str, int], found: Forecast, slots: int) 
     start, at_start, given = split, found, frozenset[str]()
     for _ in range(ROUNDS):
         best, best_gain, best_found, best_target = split, 0.0, found, ""
-        for moved, target in options(view.line, split, found, slots, given):
+        for moved, target in options(view, split, found, slots, given):
             then = view.of(moved)
             gain = view.gain_s(split, found, moved, then)
             if gain > best_gain:
@@ -130,14 +130,16 @@ def improved(view: Outlook, split: dict[str, int], found: Forecast, slots: int) 
 
 
 def options(
-    line: Sequence[Stage], split: dict[str, int], found: Forecast, slots: int, given: frozenset[str]
+    view: Outlook, split: dict[str, int], found: Forecast, slots: int, given: frozenset[str]
 ) -> Iterator[tuple[dict[str, int], str]]:
     """(a division a few moves away, the pool that gains): from pools that idle to those that idle less, one slot or as
-    many as idle."""
+    many as idle. A pool that has work and was never measured is left to show how fast it is."""
+    line = view.line
     for source in line:
         name, have = source.pool.name, split[source.pool.name]
         spare, idle = have - source.pool.min, have * (1 - found.busy[name])
-        if spare <= 0 or idle < HALF_A_SLOT or name in given or not source.measured:
+        enough = view.groups if source is line[-1] else 1
+        if spare <= 0 or idle < HALF_A_SLOT or name in given or (not source.measured and source.queue >= enough):
             continue
         for target in line:
             other = target.pool.name

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -105,15 +106,24 @@ class Host:
         embedded_server.stop(self.folder / "redis")
 
 
-@pytest.fixture
-def host(tmp_path: Path) -> Iterator[Host]:
-    folder = new_run_folder(load_run("addition", [*QUICK, *SLOWER]), tmp_path / "runs", datetime.now(UTC)).resolve()
+@contextmanager
+def hosted(tmp_path: Path, overrides: list[str]) -> Iterator[Host]:
+    """A run that nobody works for yet; at the end nothing of it is left."""
+    folder = new_run_folder(load_run("addition", overrides), tmp_path / "runs", datetime.now(UTC)).resolve()
     lay_model(folder / "model")
     embedded_server.ensure(folder / "redis")
     made = Host(folder)
-    yield made
-    made.close()
+    try:
+        yield made
+    finally:
+        made.close()
     assert left_over(folder) == []
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Host]:
+    with hosted(tmp_path, [*QUICK, *SLOWER]) as made:
+        yield made
 
 
 def test_two_slots_carry_a_run_and_the_stock_celery_commands_steer_them(host: Host) -> None:

@@ -102,12 +102,18 @@ def test_a_large_gain_is_needed_where_much_work_waits_and_a_small_one_where_litt
     assert margins[2] < 4 * margins[0], "it grows more slowly than the work that waits"
 
 
-def test_nothing_is_moved_to_or_from_a_pool_that_never_finished_anything() -> None:
+def test_a_pool_that_has_work_and_never_finished_anything_is_left_to_show_how_fast_it_is() -> None:
     known = {pool: service for pool, service in services().items() if pool != "train"}
     slots = fleet({"rollout": 4, "judge": 8, "train": 4})
-    targets = Pressure().targets(seen(slots, prompts=192, service=known), POOLS)
+    targets = Pressure().targets(seen(slots, prompts=192, scored=192, service=known), POOLS)
     assert targets.split["train"] == 4
     assert targets.split["rollout"] > 4
+
+
+def test_a_pool_without_work_gives_its_slots_also_before_it_ever_finished_anything() -> None:
+    """The trainer that opens a run stands idle with the only slot until somebody samples."""
+    targets = Pressure().targets(seen(fleet({"train": 1}), prompts=48, service={}), POOLS)
+    assert targets.split == {"rollout": 1, "judge": 0, "train": 0}
 
 
 def test_one_slot_goes_where_the_work_is_and_stays_until_it_is_done() -> None:
