@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -107,7 +107,7 @@ class Host:
 
 
 @contextmanager
-def hosted(tmp_path: Path, overrides: list[str]) -> Iterator[Host]:
+def hosted(tmp_path: Path, overrides: list[str]) -> Generator[Host]:
     """A run that nobody works for yet; at the end nothing of it is left."""
     folder = new_run_folder(load_run("addition", overrides), tmp_path / "runs", datetime.now(UTC)).resolve()
     lay_model(folder / "model")
