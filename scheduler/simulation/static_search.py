@@ -17,7 +17,7 @@ from scheduler.simulation.controllers import static
 from scheduler.simulation.workload import Cargo
 from scheduler.simulation.world import World
 
-SIMULATED = 6
+SIMULATED = 4
 """Divisions simulated before neighbours are tried."""
 ALL = 128
 """Up to so many slots every division is ranked."""
