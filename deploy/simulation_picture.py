@@ -13,7 +13,7 @@ from scheduler.simulation.comparison import Comparison
 from scheduler.simulation.outcome import Course
 
 COLOURS = {"rollout": "tab:blue", "judge": "tab:orange", "train": "tab:green"}
-SMOOTH = 24
+SMOOTH = 60
 """Looks over which the busy share is a mean."""
 
 
