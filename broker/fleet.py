@@ -21,6 +21,8 @@ from broker.redis_connection import Arg, RedisConnection, text
 
 FLEET = "fleet"
 """Name of the fleet when none is given."""
+FLEET_VARIABLE = "TIDEMILL_FLEET"
+"""Environment variable that names it, for workers, schedulers and commands."""
 DECISIONS_KEPT = 10_000
 
 Answer = Literal["done", "stale", "fenced", "pinned"]

@@ -24,6 +24,7 @@ from deploy.cross_checks import warnings_between
 from deploy.run_check import load_run, saved_run
 from deploy.run_folder import find_run, new_run_folder, runs_root
 from deploy.run_paths import check_paths
+from scheduler.pools import check_fleet, pools_in_use
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Asynchronous RLHF.")
 console = Console()
@@ -42,12 +43,11 @@ def run(
     """Start a run on this machine."""
     if "=" in name:
         name, overrides = "addition", [name, *(overrides or [])]
-    settings = load_run(name, overrides or ())
     if slots is not None:
-        raise Misconfigured(
-            f"--slots {slots}: moving slots between pools is not built yet; nothing was started; "
-            "leave --slots out: trainer and producers keep their places then"
-        )
+        overrides = [*(overrides or []), f"scheduler.slots={slots}"]
+    settings = load_run(name, overrides or ())
+    if slots is not None or settings.scheduler.slots:
+        check_fleet(pools_in_use(settings.pools, judged=False), settings.scheduler.slots, settings.scheduler.slots)
     check_paths(settings)
     if check:
         for warning in warnings_between(settings, usable_here().count):
@@ -104,7 +104,7 @@ def report(run: RunName = "latest", as_json: AsJson = False) -> None:
 
 @app.command()
 def inspect(
-    what: Annotated[str, typer.Argument(metavar="ledger|dead|weights|open|runs")],
+    what: Annotated[str, typer.Argument(metavar="ledger|dead|weights|open|decisions|runs")],
     run: RunName = "latest",
     as_json: AsJson = False,
 ) -> None:
@@ -120,7 +120,58 @@ def inspect(
         raise Misconfigured(f"inspect {what!r}: there is no such record; nothing was done; known: {known}")
     folder = find_run(run, runs_root())
     with reachable(folder, saved_run(folder).broker) as url:
-        print_rows(inspection.VIEWS[what](inspection.Records(url, folder.name)), as_json)
+        rows = inspection.VIEWS[what](inspection.Records(url, folder.name))
+    if not as_json:  # the numbers of a decision would fill the screen
+        rows = [{name: value for name, value in one.items() if name != "numbers"} for one in rows]
+    print_rows(rows, as_json)
+
+
+@app.command()
+def slots(
+    what: Annotated[str, typer.Argument(metavar="[list|move|unpin|drain]")] = "list",
+    slot: Annotated[str, typer.Argument(metavar="[SLOT]")] = "",
+    pool: Annotated[str, typer.Argument(metavar="[POOL]", help="for move")] = "",
+    run: Annotated[str, typer.Option(help="a run's folder or name")] = "latest",
+    as_json: AsJson = False,
+) -> None:
+    """A run's slots; `move SLOT POOL` pins one to a pool, `unpin SLOT` leaves it to the scheduler again."""
+    import asyncio
+
+    from deploy.server import reachable
+    from deploy.slots_command import order, slot_rows
+
+    orders: dict[str, tuple[str | None, Any]] = {"move": (pool, "pin"), "unpin": (None, "unpin"), "drain": ("", "pin")}
+    if what != "list" and (what not in orders or not slot or (what == "move") != bool(pool)):
+        raise Misconfigured(
+            f"slots {what} {slot} {pool}: nothing was done; say list, move SLOT POOL, unpin SLOT or drain SLOT"
+        )
+    folder = find_run(run, runs_root())
+    settings = saved_run(folder)
+    with reachable(folder, settings.broker) as url:
+        if what == "list":
+            print_rows(asyncio.run(slot_rows(url, folder)), as_json)
+        else:
+            console.print(asyncio.run(order(url, folder, settings, slot, *orders[what])), highlight=False)
+
+
+@app.command()
+def scheduler(
+    run: RunName = "latest",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="decide and say, move nothing")] = False,
+) -> None:
+    """Move a run's slots between pools by stream backlog; a run with slots starts one by itself."""
+    import os
+
+    from broker.fleet import FLEET_VARIABLE
+    from broker.settings import URL_VARIABLE
+    from deploy.server import reachable
+    from deploy.slot_crew import fleet_of
+    from scheduler.__main__ import schedule
+
+    folder = find_run(run, runs_root())
+    with reachable(folder, saved_run(folder).broker) as url:
+        os.environ.update({URL_VARIABLE: url, FLEET_VARIABLE: fleet_of(folder)})
+        sys.exit(schedule(dry_run=dry_run))
 
 
 @app.command()

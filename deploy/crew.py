@@ -16,6 +16,7 @@ from broker.settings import URL_VARIABLE
 from deploy.cores import LIGHT, Share, Usable, budget
 from deploy.last_words import readable
 from deploy.run_settings import RunSettings
+from deploy.slot_crew import slot_command, slot_shares
 from deploy.snapshot import Process
 from scheduler.controller_process import Command, ControllerProcess, thread_environment
 from scheduler.respawn import Decision, Leave, Limits, StopRun
@@ -34,6 +35,8 @@ def heavy_processes(settings: RunSettings) -> list[str]:
 
 def core_shares(settings: RunSettings, usable: Usable) -> dict[str, Share]:
     """Every process of the run and its part of the machine."""
+    if settings.scheduler.slots:
+        return slot_shares(settings, usable)
     pin = settings.scheduler.cores == "auto"
     shares = budget(usable, heavy_processes(settings), ranks=settings.train.ranks, pin=pin)
     return {**shares, "reward-0": LIGHT, "feeder-0": LIGHT}
@@ -42,6 +45,8 @@ def core_shares(settings: RunSettings, usable: Usable) -> dict[str, Share]:
 def role_command(name: str, folder: Path, share: Share, url: str) -> Command:
     """How the process called `rollout-0` is started."""
     role = name.rpartition("-")[0]
+    if role in ("slot", "scheduler"):
+        return slot_command(name, folder, share, url)
     package = "producers" if role in ("rollout", "feeder") else "consumers"
     return Command(
         name=name,

@@ -104,4 +104,4 @@ def unwise(s: RunSettings, cores: int) -> Iterator[tuple[str, str]]:
         yield finding, "the report will say how many"
     if s.model.dtype != "float32" and s.weights.canary and s.weights.canary_tolerance < 0.01:
         finding = f"[weights] canary_tolerance = {s.weights.canary_tolerance:g} fits float32, not {s.model.dtype}"
-        yield f"{finding}: good weights may be refused", "set it to 0.25"
+        yield f"{finding}: good weights may be refused", "use float32, or set it to about 1"

@@ -88,6 +88,20 @@ def open_groups(server: Records) -> list[Row]:
     ]
 
 
+def decisions(server: Records) -> list[Row]:
+    """One row per decision of the scheduler, oldest first, with the numbers it stood on."""
+    stream = Keys(f"{server.keys.run}.fleet").stream("decisions")
+    found = cast("list[tuple[str, dict[str, str]]]", server.client.xrevrange(stream, count=NEWEST))[::-1]
+    return [decision_row(json.loads(fields["decision"])) for _, fields in found]
+
+
+def decision_row(decision: Row) -> Row:
+    at = datetime.fromtimestamp(decision["at"], UTC)
+    moves = [f"{move['slot']} {move['source'] or 'vacant'} → {move['target']}" for move in decision["moves"]]
+    facts = {name: decision[name] for name in ("split", "wanted", "numbers")}
+    return {"at": f"{at:%H:%M:%S}", "decision": decision["sentence"], "moves": moves, **facts}
+
+
 def runs(root: Path) -> list[Row]:
     """One row per run folder, oldest first."""
     return [run_row(folder) for folder in run_folders(root)]
@@ -113,4 +127,5 @@ VIEWS: dict[str, Callable[[Records], list[Row]]] = {
     "dead": dead,
     "weights": weights,
     "open": open_groups,
+    "decisions": decisions,
 }

@@ -28,6 +28,7 @@ from deploy.observer import Observer
 from deploy.progress import Display
 from deploy.run_settings import RunSettings
 from deploy.server import RunServer
+from deploy.slot_crew import name_run
 from deploy.snapshot import Goal, Snapshot
 from deploy.watchdog import Watch, who_holds
 from scheduler.respawn import StopRun
@@ -35,6 +36,8 @@ from scheduler.respawn import StopRun
 TICK_S = 0.05
 LOOK_EVERY_S = 0.5
 INTERRUPTED = 130
+WORKER_S = 5.0
+"""A slot's worker ends so much later than its controller at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +112,8 @@ class Launch:
         broker = await RedisBroker.connect(url, self.folder.name)
         observer = Observer(self.folder, self.settings, broker, started=self.started)
         try:
+            if self.settings.scheduler.slots:
+                await name_run(self.folder, url)
             crew.start(time.monotonic())
             self.log.info("processes started", names=crew.alive)
             ending = await self.watch(crew, observer)
@@ -157,6 +162,8 @@ class Launch:
             snapshot, now = await observer.look(), time.monotonic()
             self.display.show(snapshot)
             observer.save(snapshot)
+            if snapshot.finished and self.settings.scheduler.slots:
+                return Ending(exit_code=0, reason=snapshot.finished)  # no slot's worker ends with the run
             crew.note_progress(snapshot.processes)
             watch = watch.after(snapshot, now)
             if watch.still_s(now) > self.settings.run.watchdog_s:
@@ -199,7 +206,8 @@ class Launch:
 
     async def end(self, crew: Crew, observer: Observer) -> None:
         """Drain everybody by the deadline; a further Ctrl-C ends them at once. Nobody is left when this returns."""
-        crew.drain(time.monotonic(), self.settings.broker.drain_s)
+        margin_s = WORKER_S if self.settings.scheduler.slots else 0.0
+        crew.drain(time.monotonic(), self.settings.broker.drain_s + margin_s)
         while crew.alive:
             if self.interrupts > 1:
                 crew.fence()

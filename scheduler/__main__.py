@@ -12,7 +12,7 @@ import socket
 import sys
 
 from broker.errors import Misconfigured
-from broker.fleet import FLEET, Fleet
+from broker.fleet import FLEET, FLEET_VARIABLE, Fleet
 from broker.role_process import leave, run_role
 from broker.settings import URL_VARIABLE
 from broker.telemetry import configure
@@ -36,7 +36,7 @@ def schedule(*, dry_run: bool) -> int:
 
 
 async def daemon(url: str, dry_run: bool, stop: asyncio.Event) -> None:
-    from scheduler.slots import FLEET_VARIABLE, ring
+    from scheduler.slots import ring
 
     fleet = Fleet.at(url, os.environ.get(FLEET_VARIABLE, FLEET))
     holder = f"{socket.gethostname()}.{os.getpid()}"

@@ -17,6 +17,8 @@ class SchedulerSection(Section):
     crash_limit: int = Field(default=5, ge=1)
     """A process that dies so many times within `crash_window_s` is not started again: the run stops and names it."""
     crash_window_s: float = Field(default=60.0, gt=0)
+    slots: int = Field(default=0, ge=0)
+    """Slots that move between pools; 0: a fixed placement without slots."""
     placement: str = "pressure"
     """Which pool should have how many slots: `pressure`, `proportional`, `fixed`, or a dotted path."""
     split: dict[str, int] = Field(default_factory=dict[str, int])

@@ -23,7 +23,7 @@ import structlog
 from broker.errors import Misconfigured, TidemillError
 from broker.fleet import Fleet, Served, Wanted
 from broker.redis_broker import RedisBroker
-from broker.settings import URL_VARIABLE, load_section, run_folder_settings
+from broker.settings import URL_VARIABLE, BrokerSection, load_section, run_folder_settings
 from scheduler.controller_process import Command, ControllerProcess, thread_environment
 from scheduler.lifecycle import Event, State, after, settled
 from scheduler.pools import SHIPPED, Pool, pool_named, pools_in_use
@@ -216,6 +216,13 @@ class Slot:
             SchedulerSection, "scheduler", run_folder_settings(Path(self.served.folder))["scheduler"]
         ).drain_s
 
+    @property
+    def leave_s(self) -> float:
+        """How long a role of the served run may take to leave; its worker is not given longer."""
+        if self.served is None:
+            return 1.0
+        return load_section(BrokerSection, "broker", run_folder_settings(Path(self.served.folder))["broker"]).drain_s
+
     async def look(self) -> None:
         """Read record and run, hear what the controller says, and report. An absent server is waited for."""
         try:
@@ -279,7 +286,7 @@ class Slot:
     async def leave(self) -> None:
         """The worker is told to stop: the controller drains by its deadline, then nothing is left."""
         if self.process is not None:
-            self.process.drain(time.monotonic(), self.drain_s)
+            self.process.drain(time.monotonic(), self.leave_s)
             while not self.process.is_over:
                 self.process.tick(time.monotonic())
                 await asyncio.sleep(TICK_S)

@@ -28,12 +28,11 @@ from celery.signals import worker_process_init
 from celery.worker.control import control_command, inspect_command
 
 from broker import telemetry
-from broker.fleet import FLEET, Fleet
+from broker.fleet import FLEET, FLEET_VARIABLE, Fleet
 from broker.settings import URL_VARIABLE
 from broker.weights import VersionStore, check_tensors, read_manifest
 from scheduler.slot import Devices, Slot
 
-FLEET_VARIABLE = "TIDEMILL_FLEET"
 QUEUE = "control"
 LEAVE_S = 90.0
 """Longest a worker waits for its controller's drain."""

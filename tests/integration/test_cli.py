@@ -27,9 +27,9 @@ def test_a_check_says_that_the_settings_are_sound_and_starts_nothing(tmp_path: P
     [
         (["run", "adition"], 'did you mean "addition"?'),
         (["run", "addition", "train.stalenes=1"], 'did you mean "staleness"?'),
-        (["run", "addition", "--slots", "2"], "--slots 2"),
+        (["run", "addition", "--slots", "0"], "0 slots cannot run anything"),
         (["resume", "addition-1"], "there is no run 'addition-1'"),
-        (["inspect", "ledgers"], "known: ledger, dead, weights, open, runs"),
+        (["inspect", "ledgers"], "known: ledger, dead, weights, open, decisions, runs"),
         (["status"], "there is no run 'latest'"),
     ],
 )

@@ -1,0 +1,63 @@
+"""The processes of a run whose placement moves: one Celery worker a slot, and the scheduler.
+
+For: how they are started on one machine, and naming the run in their fleet. Not for: what a slot does
+(`scheduler.slot`), or a fixed placement (`crew`). The fleet is the run's own, so a server may carry several.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from broker.fleet import FLEET_VARIABLE, Fleet, Served
+from broker.settings import URL_VARIABLE
+from deploy.cores import LIGHT, Share, Usable, budget
+from deploy.run_settings import RunSettings
+from scheduler.controller_process import Command, thread_environment
+from scheduler.pools import check_fleet, pools_in_use
+
+SCHEDULER = "scheduler-0"
+
+
+def fleet_name(folder: Path) -> str:
+    return f"{folder.name}.fleet"
+
+
+def slot_names(settings: RunSettings) -> list[str]:
+    return [f"slot-{number}" for number in range(settings.scheduler.slots)]
+
+
+def slot_shares(settings: RunSettings, usable: Usable) -> dict[str, Share]:
+    """Every slot's part of the machine. Raises Misconfigured when the pools do not fit so many slots."""
+    names = slot_names(settings)
+    check_fleet(pools_in_use(settings.pools, judged=False), len(names), max(len(names), usable.count))
+    shares = budget(usable, names, ranks=1, pin=settings.scheduler.cores == "auto")
+    return {**shares, SCHEDULER: LIGHT, "reward-0": LIGHT, "feeder-0": LIGHT}
+
+
+def slot_command(name: str, folder: Path, share: Share, url: str) -> Command:
+    """How a slot's worker or the scheduler is started."""
+    cores = ["--cores", ",".join(map(str, share.cores))] if share.cores else []
+    first = "train" if name == "slot-0" else "rollout"
+    quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "warning")
+    worker = ("celery", "-A", "scheduler.slots", "worker", "-n", f"{name}@{folder.name}", "-P", "prefork", "-c", "1")
+    slot = (*worker, "-Q", "control", *quiet, "--slot", name, "--initial-pool", first, *cores)
+    return Command(
+        name=name,
+        argv=(sys.executable, "-m", *(("scheduler",) if name == SCHEDULER else slot)),
+        env={**thread_environment(share.threads), URL_VARIABLE: url, FLEET_VARIABLE: fleet_name(folder)},
+        output=folder / "logs" / f"{name}.{'said' if name == SCHEDULER else 'worker'}",
+    )
+
+
+async def name_run(folder: Path, url: str) -> None:
+    """From now on the fleet works for this run."""
+    fleet = await Fleet.connect(url, fleet_name(folder))
+    await fleet.serve(Served(run=folder.name, folder=str(folder), url=url))
+    await fleet.close()
+
+
+def fleet_of(folder: Path) -> str:
+    """The fleet a person means: the one named in the environment, else the run's own."""
+    return os.environ.get(FLEET_VARIABLE) or fleet_name(folder)
