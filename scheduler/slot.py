@@ -24,7 +24,8 @@ from broker.errors import Misconfigured, TidemillError
 from broker.fleet import Fleet, Served, Wanted
 from broker.redis_broker import RedisBroker
 from broker.settings import URL_VARIABLE, BrokerSection, load_section, run_folder_settings
-from scheduler.controller_process import Command, ControllerProcess, thread_environment
+from scheduler.controller_process import Command, ControllerProcess
+from scheduler.devices import Devices
 from scheduler.lifecycle import Event, State, after, settled
 from scheduler.pools import SHIPPED, Pool, pool_named, pools_in_use
 from scheduler.respawn import Decision, Leave, Limits, StopRun
@@ -39,20 +40,6 @@ LOOK_S = 1.0
 """Between two looks at the record when no bell rings; also how often it reports."""
 AGAIN_S = 1.0
 """Pause before a controller that left in good order is started again: its run may be over."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Devices:
-    """What the slot owns, fixed for its life."""
-
-    gpus: str = ""
-    """Its `CUDA_VISIBLE_DEVICES`; empty on a machine without."""
-    cores: tuple[int, ...] = ()
-    """Where its controllers must stay; empty for anywhere."""
-
-    def environment(self) -> dict[str, str]:
-        gpus = {"CUDA_VISIBLE_DEVICES": self.gpus} if self.gpus else {}
-        return {**thread_environment(max(1, len(self.cores))), **gpus}
 
 
 @dataclass(slots=True)

@@ -31,7 +31,8 @@ from broker import telemetry
 from broker.fleet import FLEET, FLEET_VARIABLE, Fleet
 from broker.settings import URL_VARIABLE
 from broker.weights import VersionStore, check_tensors, read_manifest
-from scheduler.slot import Devices, Slot
+from scheduler.devices import Devices
+from scheduler.slot import Slot
 
 QUEUE = "control"
 LEAVE_S = 90.0
