@@ -193,16 +193,15 @@ def test_a_slot_without_a_run_waits_for_one_and_says_so(host: Host) -> None:
 
 def test_a_controller_that_dies_at_once_every_time_parks_its_slot_until_it_is_assigned_anew(host: Host) -> None:
     settings = json.loads((host.folder / "settings.json").read_text())
-    settings["pools"] = {"odd": {"stream": "prompts", "command": "no_such_module"}}
+    settings["pools"] = {"rollout": {"command": "no_such_module"}}
     settings["scheduler"]["crash_limit"] = 2
     (host.folder / "settings.json").write_text(json.dumps(settings))
     host.begin()
-    host.start("gpu0", "odd")
-    parked = host.reach("gpu0", state="parked", pool="odd")
+    host.start("gpu0", "rollout")
+    parked = host.reach("gpu0", state="parked", pool="rollout")
     assert "2 times in a row" in parked["detail"]
-    host.order("gpu0", "rollout")
-    host.start("gpu1", "train")
-    host.reach("gpu0", state="serving", pool="rollout")
+    host.order("gpu0", "train")
+    host.reach("gpu0", state="serving", pool="train")
 
 
 def test_a_slot_outlives_a_server_that_forgets_everything(host: Host) -> None:
