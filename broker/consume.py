@@ -21,6 +21,7 @@ from broker.entering import entered
 from broker.errors import Backpressure, Broken, Misconfigured, Poison, Reset, Unavailable
 from broker.messages import Delivery, Group
 from broker.outcomes import Bury, Outcome, Release, Retire
+from broker.settings import BrokerSection
 from broker.telemetry import Meter
 
 log = structlog.get_logger()
@@ -44,6 +45,17 @@ class Rules:
     drain_s: float = 20.0
     enter_s: float = 600.0
     """How long to wait for a trainer to open the run."""
+
+    @classmethod
+    def of(cls, settings: BrokerSection, capacity: int) -> Rules:
+        """Those of a run file."""
+        return cls(
+            capacity=capacity,
+            block_s=settings.block_s,
+            lease_s=settings.lease_s,
+            max_attempts=settings.max_attempts,
+            drain_s=settings.drain_s,
+        )
 
 
 @dataclass(slots=True)

@@ -45,13 +45,7 @@ async def reward(folder: Path, name: str, stop: asyncio.Event) -> None:
         handler = RewardConsumer(
             rewards, create_algorithm(algorithm).has_signal, dynamic_sampling=algorithm.dynamic_sampling
         )
-        rules = Rules(
-            capacity=settings.capacity,
-            block_s=broker_settings.block_s,
-            lease_s=broker_settings.lease_s,
-            max_attempts=broker_settings.max_attempts,
-            drain_s=broker_settings.drain_s,
-        )
+        rules = Rules.of(broker_settings, settings.capacity)
 
         async def stay() -> None:
             meter.stage = "scoring"

@@ -170,7 +170,7 @@ def scheduler(
 
     folder = find_run(run, runs_root())
     with reachable(folder, saved_run(folder).broker) as url:
-        os.environ.update({URL_VARIABLE: url, FLEET_VARIABLE: fleet_of(folder)})
+        os.environ.update({URL_VARIABLE: url, FLEET_VARIABLE: fleet_of(folder.name)})
         sys.exit(schedule(dry_run=dry_run))
 
 

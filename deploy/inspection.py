@@ -17,6 +17,7 @@ from broker.streams import Keys
 from deploy.records import records
 from deploy.report import make_report
 from deploy.run_folder import launcher_pid, run_folders
+from deploy.slot_crew import fleet_of
 
 Row = dict[str, Any]
 NEWEST = 1000
@@ -90,7 +91,7 @@ def open_groups(server: Records) -> list[Row]:
 
 def decisions(server: Records) -> list[Row]:
     """One row per decision of the scheduler, oldest first, with the numbers it stood on."""
-    stream = Keys(f"{server.keys.run}.fleet").stream("decisions")
+    stream = Keys(fleet_of(server.keys.run)).stream("decisions")
     found = cast("list[tuple[str, dict[str, str]]]", server.client.xrevrange(stream, count=NEWEST))[::-1]
     return [decision_row(json.loads(fields["decision"])) for _, fields in found]
 

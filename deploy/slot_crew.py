@@ -15,13 +15,13 @@ from broker.settings import URL_VARIABLE
 from deploy.cores import LIGHT, Share, Usable, budget
 from deploy.run_settings import RunSettings
 from scheduler.controller_process import Command, thread_environment
-from scheduler.pools import check_fleet, pools_in_use
 
 SCHEDULER = "scheduler-0"
 
 
-def fleet_name(folder: Path) -> str:
-    return f"{folder.name}.fleet"
+def fleet_of(run: str) -> str:
+    """The fleet of a run: its own, unless the environment names another."""
+    return os.environ.get(FLEET_VARIABLE) or f"{run}.fleet"
 
 
 def slot_names(settings: RunSettings) -> list[str]:
@@ -29,9 +29,8 @@ def slot_names(settings: RunSettings) -> list[str]:
 
 
 def slot_shares(settings: RunSettings, usable: Usable) -> dict[str, Share]:
-    """Every slot's part of the machine. Raises Misconfigured when the pools do not fit so many slots."""
+    """Every slot's part of the machine."""
     names = slot_names(settings)
-    check_fleet(pools_in_use(settings.pools, judged=False), len(names), max(len(names), usable.count))
     shares = budget(usable, names, ranks=1, pin=settings.scheduler.cores == "auto")
     return {**shares, SCHEDULER: LIGHT, "reward-0": LIGHT, "feeder-0": LIGHT}
 
@@ -46,18 +45,13 @@ def slot_command(name: str, folder: Path, share: Share, url: str) -> Command:
     return Command(
         name=name,
         argv=(sys.executable, "-m", *(("scheduler",) if name == SCHEDULER else slot)),
-        env={**thread_environment(share.threads), URL_VARIABLE: url, FLEET_VARIABLE: fleet_name(folder)},
+        env={**thread_environment(share.threads), URL_VARIABLE: url, FLEET_VARIABLE: fleet_of(folder.name)},
         output=folder / "logs" / f"{name}.{'said' if name == SCHEDULER else 'worker'}",
     )
 
 
 async def name_run(folder: Path, url: str) -> None:
     """From now on the fleet works for this run."""
-    fleet = await Fleet.connect(url, fleet_name(folder))
+    fleet = await Fleet.connect(url, fleet_of(folder.name))
     await fleet.serve(Served(run=folder.name, folder=str(folder), url=url))
     await fleet.close()
-
-
-def fleet_of(folder: Path) -> str:
-    """The fleet a person means: the one named in the environment, else the run's own."""
-    return os.environ.get(FLEET_VARIABLE) or fleet_name(folder)

@@ -24,7 +24,7 @@ Row = dict[str, Any]
 
 async def slot_rows(url: str, folder: Path) -> list[Row]:
     """One row per slot: where it is, where it is wanted, what it has done."""
-    fleet = await Fleet.connect(url, fleet_of(folder))
+    fleet = await Fleet.connect(url, fleet_of(folder.name))
     try:
         records, said = await fleet.records(), await fleet.said()
     finally:
@@ -51,7 +51,7 @@ async def order(url: str, folder: Path, settings: RunSettings, slot: str, pool: 
     """Want `slot` in `pool` (None: where it is). What was done, in a sentence. Raises Misconfigured, Transient."""
     if pool:
         pool_named(pool, pools_in_use(settings.pools, judged=False))
-    fleet = await Fleet.connect(url, fleet_of(folder))
+    fleet = await Fleet.connect(url, fleet_of(folder.name))
     try:
         check_slot(slot, await fleet.slots())
         record = await fleet.wanted(slot)

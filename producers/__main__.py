@@ -51,7 +51,7 @@ async def rollout(folder: Path, name: str, stop: asyncio.Event) -> None:
                 PROMPTS,
                 name,
                 RolloutProducer(engine, follower, meter),
-                rules_of(broker_settings, engine.capacity),
+                Rules.of(broker_settings, engine.capacity),
                 meter,
                 stop,
                 progress=lambda: getattr(engine, "beats", meter.tokens) + meter.progress,
@@ -82,16 +82,6 @@ async def feed(folder: Path, name: str, stop: asyncio.Event) -> None:
             stop=stop,
         )
     await broker.close()
-
-
-def rules_of(settings: BrokerSection, capacity: int) -> Rules:
-    return Rules(
-        capacity=capacity,
-        block_s=settings.block_s,
-        lease_s=settings.lease_s,
-        max_attempts=settings.max_attempts,
-        drain_s=settings.drain_s,
-    )
 
 
 ROLES = {"rollout": rollout, "feeder": feed}

@@ -22,7 +22,7 @@ from broker.errors import TidemillError
 from broker.fleet import Fleet, Lease, Served
 from broker.redis_broker import RedisBroker
 from broker.settings import load_section, run_folder_settings
-from scheduler.lookout import Lookout
+from scheduler.lookout import Lookout, Said
 from scheduler.observation import Observation
 from scheduler.placements import create
 from scheduler.placements.base import Placement, Targets
@@ -130,6 +130,8 @@ class Daemon:
             self.once("waiting: the fleet has no run to work for; `tidemill run --slots N` names one")
             return False
         if self.charge is None or self.charge.served != served:
+            if self.charge is not None:
+                await self.charge.lookout.run.close()
             self.charge = await Charge.of(self.fleet, served)
         return True
 
@@ -141,15 +143,16 @@ class Daemon:
             self.once(f"waiting: run {charge.served.run} has ended: {state.finished}")
             return
         decision = decide(observation, charge, is_open=state.is_open)
-        await self.reconcile(observation)
-        done = [move for move in decision.moves if not self.dry_run and await self.act(move, decision)]
+        reports = charge.lookout.reports
+        await self.reconcile(observation, reports)
+        done = [move for move in decision.moves if not self.dry_run and await self.act(move, decision, reports)]
         self.moves.extend(now for _ in done)
         if not self.dry_run:
             await self.fleet.decided(facts(decision, done))
         if decision.moves or decision.sentence != self.said:
             self.once(decision.sentence)
 
-    async def act(self, move: Move, decision: Decision) -> bool:
+    async def act(self, move: Move, decision: Decision, reports: Mapping[str, Said]) -> bool:
         """Write the order and ring; refused when the slot's record is not what was looked at."""
         answer = await self.fleet.assign(
             move.slot,
@@ -162,18 +165,18 @@ class Daemon:
         if answer.answer != "done":
             log.info("not moved", slot=move.slot, target=move.target, answer=answer.answer)
             return False
-        await self.rung(move.slot, move.target, answer.epoch)
+        await self.rung(reports.get(move.slot, {}), move.target, answer.epoch)
         return True
 
-    async def reconcile(self, observation: Observation) -> None:
+    async def reconcile(self, observation: Observation, reports: Mapping[str, Said]) -> None:
         """A bell may be lost: a slot that obeys an older record than it has is rung again."""
-        reports = await self.fleet.said()
         for slot in observation.slots:
-            if slot.epoch > int(reports.get(slot.id, {}).get("epoch", slot.epoch)):
-                await self.rung(slot.id, slot.bound_for or slot.pool, slot.epoch)
+            report = reports.get(slot.id, {})
+            if slot.epoch > int(report.get("epoch", slot.epoch)):
+                await self.rung(report, slot.bound_for or slot.pool, slot.epoch)
 
-    async def rung(self, slot: str, pool: str, epoch: int) -> None:
-        node = str((await self.fleet.said()).get(slot, {}).get("node", ""))
+    async def rung(self, report: Said, pool: str, epoch: int) -> None:
+        node = str(report.get("node", ""))
         if node and not self.dry_run:
             await asyncio.to_thread(self.ring, node, pool, epoch)
 

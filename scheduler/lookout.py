@@ -37,6 +37,8 @@ class Lookout:
     """B of the run's settings: what holds until a trainer has opened the run and said so itself."""
     staleness: int
     rates: Rates = field(default_factory=Rates)
+    reports: Mapping[str, Said] = field(default_factory=dict[str, Said])
+    """What the slots said at the last look."""
     moved: dict[str, int] = field(default_factory=dict[str, int])
     closed: deque[tuple[int, int]] = field(default_factory=lambda: deque[tuple[int, int]](maxlen=SURVIVAL_LOOKS))
     """(trained, without signal) at each look."""
@@ -46,6 +48,7 @@ class Lookout:
         state = await self.run.look()
         records, said = await self.fleet.records(), await self.fleet.said()
         slots = [slot_of(name, record, said.get(name, {}), now) for name, record in sorted(records.items())]
+        self.reports = said
         self.note_moves(said)
         self.rates.observe(slots, now)
         observation = Observation(

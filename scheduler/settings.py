@@ -53,6 +53,3 @@ class PoolSection(Section):
     """Seconds a slot is lost for when it moves into this pool; 0 uses what was measured."""
     processes: int = Field(default=1, ge=1)
     """Processes in a fixed placement (a run without slots)."""
-
-
-SHIPPED_POOLS = ("rollout", "judge", "train")

@@ -23,16 +23,21 @@ from pathlib import Path
 from typing import Any
 
 import click
+import structlog
 from celery import Celery, bootsteps
 from celery.signals import worker_process_init
 from celery.worker.control import control_command, inspect_command
 
 from broker import telemetry
+from broker.errors import Broken
 from broker.fleet import FLEET, FLEET_VARIABLE, Fleet
+from broker.role_process import leave
 from broker.settings import URL_VARIABLE
 from broker.weights import VersionStore, check_tensors, read_manifest
 from scheduler.devices import Devices
 from scheduler.slot import Slot
+
+log = structlog.get_logger()
 
 QUEUE = "control"
 LEAVE_S = 90.0
@@ -110,7 +115,11 @@ class SlotStep(bootsteps.StartStopStep):
     def run(self) -> None:
         """In the thread, as long as the worker lives."""
         telemetry.configure(None, process=self.slot_id, role="slot", slot=self.slot_id)
-        asyncio.run(self.supervise())
+        try:
+            asyncio.run(self.supervise())
+        except Exception:
+            log.exception("the supervisor failed; the worker ends, and its controller with it; start it again")
+            leave(Broken.exit_code)
 
     async def supervise(self) -> None:
         self.loop = asyncio.get_running_loop()

@@ -222,3 +222,15 @@ def test_a_slot_outlives_a_server_that_forgets_everything(host: Host) -> None:
     host.on_the_fleet(lambda fleet: fleet.serve(Served(run=host.folder.name, folder=str(host.folder), url=host.url)))
     before = host.version()
     until(lambda: host.version() >= before + 2, 40)
+
+
+def test_a_supervisor_that_fails_ends_its_worker_and_leaves_no_controller(host: Host) -> None:
+    host.begin()
+    host.start("gpu1", "train")
+    worker = host.start("gpu0", "rollout")
+    controller = host.reach("gpu0", state="serving")["pid"]
+    children = Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()
+    host.on_the_fleet(lambda fleet: fleet.client.hset(fleet.prefix + "run", "nobody", "knows this"))
+    assert worker.wait(30) == 70
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in [controller, *children]), 20)
+    assert "the supervisor failed" in (host.folder.parent / "gpu0.worker").read_text()
