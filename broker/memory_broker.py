@@ -233,10 +233,13 @@ class MemoryBroker:
     async def want_evaluation(self, version: int, groups: int, *, hold_s: float) -> None:
         self.server.keep(training.want_evaluation(self.run, self.caller, version, groups, hold_s))
 
-    async def forget_versions(self, keep: Sequence[int], *, now: float | None = None) -> list[Announcement]:
+    async def forget_versions(
+        self, keep: Sequence[int], *, now: float | None = None, dry_run: bool = False
+    ) -> list[Announcement]:
         caller = self.caller if now is None else replace(self.caller, now=now)
         run, gone = training.forget_versions(self.run, caller, keep)
-        self.server.keep(run)
+        if not dry_run:
+            self.server.keep(run)
         return gone
 
     async def trim_ledger(self, below: int) -> None:

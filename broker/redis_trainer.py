@@ -36,6 +36,14 @@ class RedisTrainer(RedisBroker):
             await self.enter(timeout_s=10)
         return state
 
+    async def stand_in(self) -> RunState:
+        """Act under the epoch of the trainer there is, which goes on: a person's pruning needs none of its own.
+        Raises Unavailable when no trainer has opened the run on this server.
+        """
+        state = await self.enter(timeout_s=5)
+        self.epoch = state.epoch
+        return state
+
     async def open_run(
         self, *, cap: int, groups: int, staleness: int, eval_cap: int, announcement: Announcement
     ) -> RunState:
@@ -153,8 +161,10 @@ class RedisTrainer(RedisBroker):
     async def want_evaluation(self, version: int, groups: int, *, hold_s: float) -> None:
         await self.connection.verb("fenced_set", self.epoch, "evaluation", version, groups, int(hold_s))
 
-    async def forget_versions(self, keep: Sequence[int], *, now: float | None = None) -> list[Announcement]:
-        reply = await self.connection.verb("forget", self.epoch, "" if now is None else int(now), *keep)
+    async def forget_versions(
+        self, keep: Sequence[int], *, now: float | None = None, dry_run: bool = False
+    ) -> list[Announcement]:
+        reply = await self.connection.verb("forget", self.epoch, "" if now is None else int(now), int(dry_run), *keep)
         return [announcement_of(raw) for raw in reply[1]]
 
     async def trim_ledger(self, below: int) -> None:

@@ -76,8 +76,12 @@ class TrainerBroker(RunBroker, Protocol):
 
     async def want_evaluation(self, version: int, groups: int, *, hold_s: float) -> None: ...
 
-    async def forget_versions(self, keep: Sequence[int], *, now: float | None = None) -> list[Announcement]:
-        """Mark versions that are neither live, kept nor held as gone, and return them: their files may be deleted."""
+    async def forget_versions(
+        self, keep: Sequence[int], *, now: float | None = None, dry_run: bool = False
+    ) -> list[Announcement]:
+        """Mark versions that are neither live, kept nor held as gone, and return them: their files may be deleted.
+        With `dry_run` they are only returned.
+        """
         ...
 
     async def trim_ledger(self, below: int) -> None:

@@ -118,8 +118,11 @@ class VersionStore:
 
     def manifests(self) -> list[Manifest]:
         """Manifests of all whole versions, by version and epoch."""
-        folders = sorted((self.root / "versions").glob("[0-9]*"))
-        return [read_manifest(folder) for folder in folders if (folder / MANIFEST).is_file()]
+        found: list[Manifest] = []
+        for folder in sorted((self.root / "versions").glob("[0-9]*")):
+            with contextlib.suppress(FileNotFoundError):  # it may be pruned while we look
+                found.append(read_manifest(folder))
+        return found
 
     def checkpoints(self) -> list[tuple[int, int, Path]]:
         """(version, epoch, folder) of whole checkpoints, oldest first."""

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from broker.contract import Announcement, Books
 from broker.messages import Actions, Delivery, Group
+from broker.pruning import prune
 from broker.redis_trainer import RedisTrainer
 from broker.weights import (
     TENSORS,
@@ -38,9 +39,6 @@ log = structlog.get_logger()
 
 CANARY_SEQUENCES = 4
 """Sequences compared after each load: enough to notice other weights, cheap enough for every version."""
-
-CHECKPOINTS_KEPT = 2
-"""The newest may be torn by a failing disk; the one before it still stands, with the batches after it."""
 
 
 @dataclass(slots=True)
@@ -117,18 +115,7 @@ class Publication:
 
     async def prune(self, live: Announcement) -> None:
         """Old checkpoints, batches no checkpoint needs, and tensors nobody may ask for."""
-        checkpoints = self.store.checkpoints()
-        for _, _, folder in checkpoints[:-CHECKPOINTS_KEPT]:
-            self.store.delete(f"checkpoints/{folder.name}")
-        oldest = checkpoints[-CHECKPOINTS_KEPT:][0][0] if checkpoints else 0
-        keep = [version for version in range(live.version - self.keep + 1, live.version + 1) if version >= 0]
-        for gone in await self.broker.forget_versions(keep):
-            self.store.drop_tensors(gone.path)
-        for manifest in self.store.manifests():
-            if 0 < manifest.version < oldest and not (self.store.folder(manifest.path) / TENSORS).exists():
-                self.store.delete(manifest.path)
-        if oldest > 0:
-            await self.broker.trim_ledger(oldest)
+        await prune(self.broker, self.store, live, keep=self.keep)
 
 
 def checkpoint_path(live: Announcement) -> str:

@@ -4,10 +4,9 @@
     celery -A scheduler.slots inspect slot_status
     celery -A scheduler.slots control -d gpu0@HOST assign_pool train 12
 
-For: the Celery application, its worker options, its control and inspect commands, the operators' short tasks. Not for:
-what a slot does (`slot`), nor work: rollouts, rewards and training never pass through Celery, and a controller is never
-a task. Tasks run in a forked child, so they must not touch a GPU; controllers are spawned, each with a CUDA context of
-its own.
+For: the Celery application, its worker options, its control and inspect commands. Not for: what a slot does (`slot`),
+the operators' tasks (`short_tasks`), nor work: rollouts, rewards and training never pass through Celery, and a
+controller is never a task.
 """
 
 # Celery is untyped: its decorators, steps and options are not what the checker takes them for.
@@ -19,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from pathlib import Path
 from typing import Any
 
 import click
@@ -33,8 +31,8 @@ from broker.errors import Broken
 from broker.fleet import FLEET, FLEET_VARIABLE, Fleet
 from broker.role_process import leave
 from broker.settings import URL_VARIABLE
-from broker.weights import VersionStore, check_tensors, read_manifest
 from scheduler.devices import Devices
+from scheduler.forked_child import hide_gpus
 from scheduler.slot import Slot
 
 log = structlog.get_logger()
@@ -55,6 +53,7 @@ def configured() -> Celery:
     celery = Celery("tidemill", broker=address, backend=address)
     prefix = f"celery:{os.environ.get(FLEET_VARIABLE, FLEET)}:"
     celery.conf.update(
+        imports=("scheduler.short_tasks",),
         task_default_queue=QUEUE,
         task_ignore_result=False,
         result_expires=3600,
@@ -169,23 +168,8 @@ def slot_status(state: Any, **_: Any) -> Any:
 
 @worker_process_init.connect
 def no_gpu_in_a_forked_child(**_: Any) -> None:
-    """A CUDA context does not survive a fork: whatever a task imports finds no device."""
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""
-
-
-@app.task(name="tidemill.verify_version")
-def verify_version(folder: str) -> dict[str, Any]:
-    """Whether a version's tensors are whole: `celery -A scheduler.slots call tidemill.verify_version -a '["…"]'`."""
-    manifest = read_manifest(Path(folder))
-    check_tensors(Path(folder), manifest.digest)
-    return {"version": manifest.version, "epoch": manifest.epoch, "digest": manifest.digest}
-
-
-@app.task(name="tidemill.versions")
-def versions(store: str) -> list[dict[str, Any]]:
-    """The versions in a store, oldest first."""
-    found = VersionStore(Path(store)).manifests()
-    return [{"version": one.version, "epoch": one.epoch, "path": one.path} for one in found]
+    """Tasks run in a forked child."""
+    hide_gpus()
 
 
 def ring(node: str, pool: str, epoch: int) -> None:

@@ -290,7 +290,9 @@ async def test_a_version_in_use_is_not_forgotten(world: World) -> None:
     assert await follower.hold(0, "rollout-0", 3600) == version(0)
     for to, each in enumerate(scored, 1):
         await trainer.commit(*step(to, [each]), [each])
+    would_go = await trainer.forget_versions([3], dry_run=True)
     gone = await trainer.forget_versions([3])
+    assert would_go == gone
     assert [(each.version, each.path) for each in gone] == [(1, version(1).path), (2, version(2).path)]
     assert await follower.hold(1, "rollout-0", 60) is None
     assert await follower.hold(3, "rollout-0", 60) == version(3)
