@@ -76,16 +76,17 @@ class Consuming:
     reader: str = ""
     held: dict[str, asyncio.Task[None]] = field(default_factory=dict[str, "asyncio.Task[None]"])
     deliveries: dict[str, Delivery] = field(default_factory=dict[str, Delivery])
-    settled: asyncio.Queue[tuple[Delivery, Outcome | Broken | Misconfigured]] = field(
+    settled: asyncio.Queue[tuple[Delivery, Outcome | Broken | Misconfigured, float]] = field(
         default_factory=asyncio.Queue[Any]
     )
-    """Answers of handlers, and the errors that end the stay."""
+    """Answers of handlers, or the errors that end the stay, and the seconds each group took."""
     freed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
         """One stay. Raises Reset and Unavailable when the run must be entered again, Broken and Misconfigured when the
         process must stop.
         """
+        self.meter.shares.places = float(self.rules.capacity)
         self.reader = self.reader or await self.broker.enlist(self.slot)
         await self.blame_the_dead(await self.broker.inherit(self.stream, self.reader, self.slot))
         try:
@@ -113,10 +114,12 @@ class Consuming:
         return self.rules.capacity - len(self.held) if self.may_read() else 0
 
     async def a_place(self) -> None:
-        """Wait until a handler has finished, at most one blocking read long."""
+        """Wait until a handler has finished, at most one blocking read long; with empty hands a moment: what keeps it
+        from reading ends unheard.
+        """
         self.freed.clear()
         try:
-            await asyncio.wait_for(self.freed.wait(), self.rules.block_s)
+            await asyncio.wait_for(self.freed.wait(), self.rules.block_s if self.held else 0.1)
         except TimeoutError:
             return
 
@@ -147,16 +150,16 @@ class Consuming:
             await self.a_place()
 
     async def work(self, delivery: Delivery, group: Group) -> None:
-        try:
-            with self.meter.busy():
+        with self.meter.working() as share:
+            try:
                 outcome = await answer(self.handle, delivery, group, self.rules.max_attempts)
-        except (Broken, Misconfigured) as error:
-            outcome = error
+            except (Broken, Misconfigured) as error:
+                outcome = error
         if self.archive and isinstance(outcome, Retire):
             self.archive.append(outcome.group or group, fate=outcome.reason)
         elif self.archive and isinstance(outcome, Bury):
             self.archive.append(group, fate=outcome.reason)
-        await self.settled.put((delivery, outcome))
+        await self.settled.put((delivery, outcome, share.seconds))
 
     async def settling(self) -> None:
         """consumes: outcomes   produces: settled entries   waits for: a handler   unblocked by: its answer"""
@@ -165,17 +168,18 @@ class Consuming:
             while not self.settled.empty():
                 answers.append(self.settled.get_nowait())
             batch: list[tuple[Delivery, Outcome]] = []
-            for delivery, outcome in answers:
+            for delivery, outcome, _ in answers:
                 if isinstance(outcome, Exception):
                     raise outcome
                 batch.append((delivery, outcome))
             await self.settle(batch)
+            took = [seconds for _, outcome, seconds in answers if not isinstance(outcome, Release)]
+            self.meter.finished(len(took), sum(took))
             for delivery, _ in batch:
                 self.held.pop(delivery.entry_id, None)
                 self.deliveries.pop(delivery.entry_id, None)
             self.meter.held = len(self.held)
             self.meter.progress += len(batch)
-            self.meter.items += len(batch)
             self.freed.set()
 
     async def settle(self, batch: Sequence[tuple[Delivery, Outcome]]) -> None:

@@ -21,6 +21,8 @@ from typing import Any, TextIO
 import structlog
 from structlog.typing import EventDict, WrappedLogger
 
+from broker.shares import Share, Shares
+
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
 SILENT = 60
 
@@ -100,6 +102,9 @@ class Meter:
     >>> meter = Meter()
     >>> with meter.busy():                   # overlapping blocks count once, so busy never exceeds real time
     ...     work()
+    >>> with meter.working() as share:       # busy with a group: several share the time they overlap
+    ...     work()
+    >>> meter.finished(1, share.seconds)     # only one that ended: what was given back counts nothing
     >>> meter.progress += 1                  # anything that brings the run forward; the watchdog reads it
     >>> await broker.beat(name, {"role": "reward", "pid": os.getpid(), **meter.facts()})
     """
@@ -107,7 +112,9 @@ class Meter:
     progress: int = 0
     """Rises with every unit of work finished; never with mere life."""
     items: int = 0
-    """Groups worked on."""
+    """Groups finished; one that is given back, to be worked on again, is none."""
+    spent_s: float = 0.0
+    """What these groups took of the busy seconds, each its share (`shares`)."""
     tokens: int = 0
     version: int = -1
     """Weight version worked with now."""
@@ -118,13 +125,14 @@ class Meter:
     stage: str = "starting"
     """In a word or two, what it does or waits for now."""
     clock: Callable[[], float] = time.monotonic
+    shares: Shares = field(init=False)
     born: float = field(init=False)
     busy_before: float = field(default=0.0, init=False)
     busy_since: float = field(default=0.0, init=False)
     depth: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        self.born = self.clock()
+        self.born, self.shares = self.clock(), Shares(self.clock)
 
     @contextlib.contextmanager
     def busy(self) -> Generator[None]:
@@ -138,6 +146,17 @@ class Meter:
             self.depth -= 1
             if self.depth == 0:
                 self.busy_before += self.clock() - self.busy_since
+
+    @contextlib.contextmanager
+    def working(self, groups: int = 1) -> Generator[Share]:
+        """Busy with so many groups, which begin and end together."""
+        with self.busy(), self.shares.taking(groups) as share:
+            yield share
+
+    def finished(self, groups: int, seconds: float) -> None:
+        """So many groups are done, and took this share of the time."""
+        self.items += groups
+        self.spent_s += seconds
 
     @property
     def busy_s(self) -> float:
@@ -156,6 +175,9 @@ class Meter:
             "busy_s": round(self.busy_s, 3),
             "wait_s": round(self.wait_s, 3),
             "items": self.items,
+            "spent_s": round(self.spent_s, 3),
+            "places": self.shares.places,
+            "half_at": self.shares.half_at,
             "tokens": self.tokens,
             "version": self.version,
             "held": self.held,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -39,6 +39,7 @@ log = structlog.get_logger()
 COME_BACK_S = 600.0
 """How long a trainer waits for a server that went away."""
 AGAIN_S = 0.2
+FULL_S = 0.5
 
 
 @dataclass(slots=True)
@@ -65,6 +66,8 @@ class Trainer:
     held: dict[str, Delivery] = field(default_factory=dict[str, Delivery])
     waiting_since: float = 0.0
     waiting_for: str = ""
+    away_s: float = 0.0
+    """Of the step's seconds, those in which the server was away or full: they are no work."""
 
     async def run(self) -> str:
         """consumes: `scored`   produces: weight versions
@@ -127,12 +130,21 @@ class Trainer:
             if fate is not None:
                 late.append((one, fate))
         if late:
+            await self.keep_retired([(one, fate) for one, fate in late if isinstance(fate, Retire)])
             await self.broker.settle(self.reader, list(late))
             log.warning(
                 "groups came too late", fate=type(late[0][1]).__name__, groups=len(late), reason=late[0][1].reason
             )
             for one, _ in late:
                 del self.held[one.entry.group]
+
+    async def keep_retired(self, late: Sequence[tuple[Delivery, Retire]]) -> None:
+        """What ends here untrained is archived like what trains, before its body is deleted."""
+        if self.archive and late:
+            bodies = await self.broker.bodies([one for one, _ in late])
+            for body, (_, fate) in zip(bodies, late, strict=True):
+                if body is not None:
+                    self.archive.append(body, fate=fate.reason)
 
     async def step(self, batch: Batch) -> None:
         """Train the batch, publish the version, forget the groups."""
@@ -141,20 +153,16 @@ class Trainer:
         groups = await self.payloads(batch.deliveries)
         self.publication.remember(groups)
         seed = step_seed(self.run_seed, self.live.version)
-        self.meter.held = len(groups)
-        with self.meter.busy():
+        self.meter.held, self.away_s = len(groups), 0.0
+        with self.meter.working(len(groups)) as share:
             result = await asyncio.to_thread(self.train, groups, self.live.version, seed)
             trained = time.monotonic()
             await self.publish(batch.deliveries, groups, seed)
-        self.account(
-            batch.deliveries,
-            groups,
-            result,
-            waited=waited,
-            train_s=trained - started,
-            publish_s=time.monotonic() - trained,
-        )
-        await self.keep_house()
+            published = time.monotonic()
+            times = {"wait_s": waited, "train_s": trained - started, "publish_s": published - trained}
+            self.account(batch.deliveries, groups, result, times)
+            await self.keep_house()
+        self.meter.finished(len(groups), share.seconds - self.away_s)
         self.meter.held = 0
         self.waiting_since = time.monotonic()
 
@@ -186,7 +194,8 @@ class Trainer:
                 )
             except Backpressure as full:
                 log.warning("waiting to publish", reason=str(full))
-                await asyncio.sleep(0.5)
+                await asyncio.sleep(FULL_S)
+                self.away_s += FULL_S
             except (Reset, Unavailable) as lost:
                 before = self.live
                 await self.come_back(lost)
@@ -202,8 +211,9 @@ class Trainer:
     async def come_back(self, lost: Exception) -> None:
         """Take the run over again; only a run that stands where this learner stands can be gone on with."""
         log.warning("the server went away; taking the run over again", reason=str(lost))
-        before = self.live
+        before, went = self.live, time.monotonic()
         await self.retaken()
+        self.away_s += time.monotonic() - went
         same = (self.live.version, self.live.epoch) == (before.version, before.epoch)
         if not same and self.live.version != before.version + 1:
             raise Refused(
@@ -231,18 +241,12 @@ class Trainer:
         deliveries: Sequence[Delivery],
         groups: Sequence[Group],
         result: StepResult,
-        *,
-        waited: float,
-        train_s: float,
-        publish_s: float,
+        times: Mapping[str, float],
     ) -> None:
         staleness = spread([one.entry.oldest_version for one in deliveries], self.live.version - 1)
         self.meter.progress += 1
-        self.meter.items += len(groups)
         self.meter.tokens += sum(group.tokens for group in groups)
-        self.records.step(
-            self.live.version, groups, staleness, result, wait_s=waited, train_s=train_s, publish_s=publish_s
-        )
+        self.records.step(self.live.version, groups, staleness, result, **times)
         log.info("trained", version=self.live.version, reward=self.records.last_reward, staleness=staleness.largest)
 
     async def keep_house(self) -> None:

@@ -23,6 +23,7 @@ class RolloutProducer:
         self.engine = engine
         self.follower = follower
         self.meter = meter
+        meter.shares.half_at = float(getattr(engine, "half_at", 0.0))  # an engine that knows it says so
 
     async def __call__(self, delivery: Delivery, group: Group) -> Outcome:
         async with self.follower.serving(delivery.entry):

@@ -72,8 +72,10 @@ class WeightFollower:
         self.changed = asyncio.Condition()
 
     def may_read(self) -> bool:
-        """False while a drain is due: nothing new until the newest version is served."""
-        return self.mode != "drain" or self.version >= self.newest
+        """False before any version is served, for others may serve one already, and while a drain is due: nothing new
+        until the newest version is served.
+        """
+        return self.version >= 0 and (self.mode != "drain" or self.version >= self.newest)
 
     @contextlib.asynccontextmanager
     async def serving(self, entry: Entry) -> AsyncGenerator[None]:

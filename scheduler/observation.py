@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from broker.shares import speed
 from scheduler.lifecycle import WORKING, State
 
 
@@ -61,13 +62,8 @@ class Service:
     """Groups in hand at which a slot has half its full speed; 0 when its speed does not depend on them."""
 
     def speed(self, in_hand: float) -> float:
-        """Share of the full speed with so many groups in hand: in_hand/(in_hand + half_at), 1 at `places`."""
-        held = min(in_hand, self.places)
-        if held <= 0:
-            return 0.0
-        if self.half_at == 0:
-            return min(1.0, held)
-        return held / (held + self.half_at) * (self.places + self.half_at) / self.places
+        """Share of the full speed with so many groups in hand."""
+        return speed(in_hand, self.places, self.half_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
