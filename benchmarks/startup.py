@@ -48,7 +48,7 @@ def moments(run: LaunchedRun) -> dict[str, float]:
         "server answers": run.logged_at("launcher", "server answers"),
         "model there, roles started": run.logged_at("launcher", "processes started"),
         **{f"{role} begun": run.logged_at(f"{role}-0", "begun") for role in ("feeder", "reward", "rollout", "trainer")},
-        "rules started": run.logged_at("reward-0", "rules started"),
+        "reward loaded": run.logged_at("reward-0", "reward loaded"),
         "prompts read": run.logged_at("feeder-0", "prompts read"),
         "engine loaded": run.logged_at("rollout-0", "engine loaded"),
         "learner loaded": run.logged_at("trainer-0", "learner loaded"),

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from broker.settings import Section
+from consumers.rewards.registry import JUDGES, REWARDS
+
+Place = Literal["cpu", "slot"]
 
 
 class RewardPart(Section):
     """One entry of `[reward] parts`."""
 
     name: str
-    """A shipped rule, or a dotted path `module:function`."""
+    """A shipped rule or judge, or a dotted path `module:attribute`."""
     weight: float = 1.0
+    on: Place = "cpu"
+    """`cpu`: a rule, run in a worker process. `slot`: a judge, which needs a slot; listed names have their place."""
     options: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def know_where(cls, given: Any) -> Any:
+        """A listed name has its place. Raises ValueError for another one."""
+        name, on = (given.get("name"), given.get("on")) if isinstance(given, Mapping) else (None, None)
+        listed: Place | None = "slot" if name in JUDGES else "cpu" if name in REWARDS else None
+        if listed is None:
+            return given
+        if on not in (None, listed):
+            raise ValueError(f'"{name}" is scored on = "{listed}", leave on out')
+        return {**given, "on": listed}
 
 
 class RewardSection(Section):
@@ -23,11 +41,16 @@ class RewardSection(Section):
 
     parts: list[RewardPart] = Field(default_factory=lambda: [RewardPart(name="exact_match")], min_length=1)
     timeout_s: float = Field(default=10.0, gt=0)
-    """Hard deadline for scoring one group; the worker process is killed, the try counts as an attempt."""
+    """Hard deadline of the rules for one group; their process is killed, the try counts as an attempt."""
     processes: int = Field(default=1, ge=1)
     """Worker processes of the rule pool."""
     capacity: int = Field(default=256, ge=1)
-    """Groups in hand at once."""
+    """Groups in hand at once; where a judge scores, as many as the judge has places for, if that is less."""
+
+
+def needs_judge(settings: RewardSection) -> bool:
+    """Whether any part needs a slot. Then all groups of the run are scored on `judge` slots, else on CPU workers."""
+    return any(part.on == "slot" for part in settings.parts)
 
 
 class Correction(Section):

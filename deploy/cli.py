@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from broker.errors import Broken, Misconfigured, TidemillError
+from consumers.settings import needs_judge
 from deploy.cores import usable_here
 from deploy.cross_checks import warnings_between
 from deploy.run_check import load_run, saved_run
@@ -47,7 +48,8 @@ def run(
         overrides = [*(overrides or []), f"scheduler.slots={slots}"]
     settings = load_run(name, overrides or ())
     if slots is not None or settings.scheduler.slots:
-        check_fleet(pools_in_use(settings.pools, judged=False), settings.scheduler.slots, settings.scheduler.slots)
+        pools = pools_in_use(settings.pools, judged=needs_judge(settings.reward))
+        check_fleet(pools, settings.scheduler.slots, settings.scheduler.slots)
     check_paths(settings)
     if check:
         for warning in warnings_between(settings, usable_here().count):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from broker.errors import Fenced
 from broker.settings import URL_VARIABLE
+from consumers.settings import needs_judge
 from deploy.cores import LIGHT, Share, Usable, budget
 from deploy.last_words import readable
 from deploy.run_settings import RunSettings
@@ -29,8 +30,9 @@ AGAIN_S = 1.0
 
 
 def heavy_processes(settings: RunSettings) -> list[str]:
-    """Those that compute all the time, the trainer first."""
-    return [TRAINER, *(f"rollout-{number}" for number in range(settings.pool("rollout").processes))]
+    """Those that compute all the time, the trainer first: what a run on slots has slots for."""
+    roles = ("rollout", "judge") if needs_judge(settings.reward) else ("rollout",)
+    return [TRAINER, *(f"{role}-{number}" for role in roles for number in range(settings.pool(role).processes))]
 
 
 def core_shares(settings: RunSettings, usable: Usable) -> dict[str, Share]:
@@ -39,7 +41,8 @@ def core_shares(settings: RunSettings, usable: Usable) -> dict[str, Share]:
         return slot_shares(settings, usable)
     pin = settings.scheduler.cores == "auto"
     shares = budget(usable, heavy_processes(settings), ranks=settings.train.ranks, pin=pin)
-    return {**shares, "reward-0": LIGHT, "feeder-0": LIGHT}
+    rules = {} if needs_judge(settings.reward) else {"reward-0": LIGHT}
+    return {**shares, **rules, "feeder-0": LIGHT}
 
 
 def role_command(name: str, folder: Path, share: Share, url: str) -> Command:

@@ -1,4 +1,4 @@
-"""The one-machine launcher: server, model, then trainer, producers, reward and feeder, watched until the run ends.
+"""The one-machine launcher: server, model, then trainer, producers, scorers and feeder, watched until the run ends.
 
 For: `tidemill run` and `tidemill resume` without slots. Not for: what the roles do, or drawing. Everything is spawned
 from the one thread that runs this loop, so `kill -9` of the launcher ends everything it started.

@@ -26,7 +26,7 @@ def names(settings: RunSettings) -> Iterator[tuple[str, str, Collection[str]]]:
     """(where it stands, the name, the registry)"""
     from consumers.algorithms import ALGORITHMS
     from consumers.learners import LEARNERS
-    from consumers.rewards import REWARDS
+    from consumers.rewards import JUDGES, REWARDS
     from producers.engines import ENGINES
     from producers.prompt_sources import SOURCES
     from scheduler.placements import PLACEMENTS
@@ -36,7 +36,7 @@ def names(settings: RunSettings) -> Iterator[tuple[str, str, Collection[str]]]:
         yield "[prompts] source", str(part.get("source", "")), SOURCES
     yield "[rollout] engine", settings.rollout.engine, [*ENGINES, "auto"]
     for reward in settings.reward.parts:
-        yield "[reward] parts: name", reward.name, REWARDS
+        yield "[reward] parts: name", reward.name, [*REWARDS, *JUDGES]
     yield "[algorithm] name", settings.algorithm.name, ALGORITHMS
     yield "[train] learner", settings.train.learner, LEARNERS
     yield "[scheduler] placement", settings.scheduler.placement, PLACEMENTS

@@ -32,7 +32,8 @@ def recorded_load(folder: Path, slots: int) -> Workload:
     trained = sum(one["groups"] for one in steps)
     worked = {role: share * facts["seconds"] for role, share in busy.items()}
     sampling_s = worked["rollout"] * settings.pool("rollout").processes / trained
-    scoring_s = worked.get("reward", 0.0) / trained
+    judging_s = worked.get("judge", 0.0) * settings.pool("judge").processes
+    scoring_s = (worked.get("reward", 0.0) + judging_s) / trained
     tokens = [one["tokens"] / one["groups"] for one in steps]
     usual = sum(tokens) / len(tokens)
     books = facts["books"]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from broker.fleet import FLEET_VARIABLE, Fleet, Served
 from broker.settings import URL_VARIABLE
+from consumers.settings import needs_judge
 from deploy.cores import LIGHT, Share, Usable, budget
 from deploy.run_settings import RunSettings
 from scheduler.controller_process import Command, thread_environment
@@ -32,7 +33,8 @@ def slot_shares(settings: RunSettings, usable: Usable) -> dict[str, Share]:
     """Every slot's part of the machine."""
     names = slot_names(settings)
     shares = budget(usable, names, ranks=1, pin=settings.scheduler.cores == "auto")
-    return {**shares, SCHEDULER: LIGHT, "reward-0": LIGHT, "feeder-0": LIGHT}
+    rules = {} if needs_judge(settings.reward) else {"reward-0": LIGHT}
+    return {**shares, SCHEDULER: LIGHT, **rules, "feeder-0": LIGHT}
 
 
 def slot_command(name: str, folder: Path, share: Share, url: str) -> Command:

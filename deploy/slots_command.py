@@ -14,6 +14,7 @@ from typing import Any
 
 from broker.errors import Misconfigured, Transient
 from broker.fleet import Fleet, Pin
+from consumers.settings import needs_judge
 from deploy.run_settings import RunSettings
 from deploy.slot_crew import fleet_of
 from scheduler.lookout import SILENT_S
@@ -50,7 +51,7 @@ def row(name: str, wanted: str, pinned: bool, said: Row) -> Row:
 async def order(url: str, folder: Path, settings: RunSettings, slot: str, pool: str | None, pin: Pin) -> str:
     """Want `slot` in `pool` (None: where it is). What was done, in a sentence. Raises Misconfigured, Transient."""
     if pool:
-        pool_named(pool, pools_in_use(settings.pools, judged=False))
+        pool_named(pool, pools_in_use(settings.pools, judged=needs_judge(settings.reward)))
     fleet = await Fleet.connect(url, fleet_of(folder.name))
     try:
         check_slot(slot, await fleet.slots())

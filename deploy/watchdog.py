@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from broker.streams import ROLE
+from broker.streams import PROMPTS, ROLLOUTS, SCORED
 from deploy.snapshot import Process, Snapshot
 
 SILENT_S = 10.0
 """A process that has not reported for so long is frozen or gone; it reports every second."""
+READERS = {PROMPTS: ("rollout",), ROLLOUTS: ("reward", "judge"), SCORED: ("trainer",)}
+"""Work stream → roles of those that take from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +55,13 @@ def who_holds(snapshot: Snapshot) -> str:
     stream, number = lying.most_common(1)[0]
     oldest = next(group for group, its_stream in snapshot.open_groups.items() if its_stream == stream)
     where = f"{number} of {sum(lying.values())} open groups lie in `{stream}` (oldest {oldest})"
-    return f"{where}; {said_by(snapshot, ROLE[stream])}"
+    return f"{where}; {said_by(snapshot, *READERS[stream])}"
 
 
-def said_by(snapshot: Snapshot, role: str) -> str:
-    """What the processes of a role say they do."""
-    processes = {name: process for name, process in snapshot.processes.items() if process.role == role}
-    return "; ".join(map(said, processes, processes.values())) or f"no {role} has ever reported"
+def said_by(snapshot: Snapshot, *roles: str) -> str:
+    """What the processes of these roles say they do."""
+    processes = {name: process for name, process in snapshot.processes.items() if process.role in roles}
+    return "; ".join(map(said, processes, processes.values())) or f"no {' and no '.join(roles)} has ever reported"
 
 
 def said(name: str, process: Process) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from broker.errors import Misconfigured
 from broker.streams import NEXT, PROMPTS, ROLLOUTS, SCORED, WORK_STREAMS
@@ -49,8 +49,8 @@ SHIPPED = {
         Pool(name="train", stream=SCORED, command="consumers trainer", max=1),
     )
 }
-"""Rule rewards run on CPU workers beside the slots, so `judge` is used only where a reward needs a model. The trainer
-leads its ranks inside one slot."""
+"""Rule rewards run on CPU workers beside the slots; where a part of the reward needs a slot, `judge` scores all groups
+instead. The trainer leads its ranks inside one slot."""
 
 
 class PoolSettings(Protocol):
@@ -91,6 +91,11 @@ def resolved(name: str, section: PoolSettings) -> Pool:
             f"[pools.{name}]: max = {pool.max} is below min = {pool.min}; nothing was started; raise max"
         )
     return pool
+
+
+def needs_slot(reward: Mapping[str, Any]) -> bool:
+    """Whether a run's saved `[reward]`, where every part says where it is scored, has one for a slot."""
+    return any(part.get("on") == "slot" for part in reward["parts"])
 
 
 def pools_in_use(sections: Mapping[str, PoolSettings], *, judged: bool) -> tuple[Pool, ...]:

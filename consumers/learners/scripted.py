@@ -1,6 +1,6 @@
 """A learner without a model: one number that every step raises by one.
 
-For: tests of everything around training, and paced fleets (`pace_s`). Not for: learning. The scripted engine computes
+For: tests of everything around training, and paced fleets. Not for: learning. The scripted engine computes
 the same log-probs from the published file, so that the canary works: action a at position i under weights w has −(1 +
 ((7a + 13i + 31·round(w)) mod 97) / 97).
 """
@@ -9,30 +9,43 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 from safetensors.numpy import load_file, save_file
 
 from broker.messages import Actions, Group
+from broker.settings import Section, load_section
 from consumers.learners.base import StepResult
+
+
+class ScriptedLearnerOptions(Section):
+    """`[train] options` of this learner: what a step takes, slept instead of computed."""
+
+    pace_s: float = Field(default=0.0, ge=0)
+    """Seconds of every step."""
+    group_pace_s: float = Field(default=0.0, ge=0)
+    """Seconds more for each group of its batch."""
+    token_pace_s: float = Field(default=0.0, ge=0)
+    """Seconds more for each token that was sampled."""
 
 
 @dataclass(slots=True)
 class ScriptedLearner:
-    pace_s: float
-    """Seconds each step sleeps instead of computing."""
+    options: ScriptedLearnerOptions = field(default_factory=ScriptedLearnerOptions)
     weights: float = 0.0
 
     def step(
         self, groups: Sequence[Group], advantages: Sequence[NDArray[np.float32]], *, version: int, seed: int
     ) -> StepResult:
-        time.sleep(self.pace_s)
+        tokens, pace = sum(group.tokens for group in groups), self.options
+        time.sleep(pace.pace_s + pace.group_pace_s * len(groups) + pace.token_pace_s * tokens)
         self.weights += 1.0
-        return StepResult(metrics={"loss": 0.0, "trained_actions": float(sum(group.tokens for group in groups))})
+        return StepResult(metrics={"loss": 0.0, "trained_actions": float(tokens)})
 
     def export(self, folder: Path) -> None:
         save_file({"weights": np.array([self.weights], np.float32)}, folder / "model.safetensors")
@@ -66,4 +79,4 @@ def scripted_logprobs(actions: Actions, weights: float) -> NDArray[np.float32]:
 
 
 def make(*, settings: Any, **_: object) -> ScriptedLearner:
-    return ScriptedLearner(pace_s=float(settings.options.get("pace_s", 0.0)))
+    return ScriptedLearner(load_section(ScriptedLearnerOptions, "train.options", settings.options))

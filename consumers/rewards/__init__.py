@@ -1,45 +1,59 @@
-"""Rules by name, and the reward a run asks for; a dotted path `module:function` is accepted wherever a name is.
+"""Rules and judges by name, and the reward a run asks for; a dotted path is accepted wherever a name is.
 
-For: turning `[reward]` into a reward. Not for: scoring. Rules are imported by their worker processes only.
+For: turning `[reward]` into a reward. Not for: scoring. Rules are imported by their worker processes only, judges by
+the `judge` role only.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from broker.errors import Misconfigured
+from consumers.rewards.registry import JUDGES, REWARDS
 
 if TYPE_CHECKING:
-    from consumers.rewards.base import Reward
-    from consumers.settings import RewardSection
-
-REWARDS = {
-    "exact_match": "consumers.rewards.exact_match:exact_match",
-    "format": "consumers.rewards.format:Format",
-    "length": "consumers.rewards.length:Length",
-    "lexicon_sentiment": "consumers.rewards.lexicon_sentiment:LexiconSentiment",
-    "reasoning_gym": "consumers.rewards.reasoning_gym:ReasoningGym",
-    "scripted": "consumers.rewards.scripted:scripted",
-}
-"""Name → rule, see `base.Rule`."""
-
-
-def create(settings: RewardSection) -> Reward:
-    """The reward of `[reward]`, not started. Raises Misconfigured for a name that is neither listed nor a path."""
+    from consumers.rewards.judged import Judged
     from consumers.rewards.rule_pool import RulePool
-    from consumers.rewards.rule_worker import Part
+    from consumers.rewards.weighted import Weighted
+    from consumers.settings import RewardPart, RewardSection
+
+    Named = tuple[str, RewardPart]
+    """A part under the name that metrics show."""
+
+
+def create(settings: RewardSection) -> Weighted:
+    """The reward of `[reward]`, not started; its judges are made now. Raises Misconfigured for a name that is neither
+    listed nor a path, and for a judge that cannot be made.
+    """
     from consumers.rewards.weighted import Weighted
 
-    names = distinct(part.name for part in settings.parts)
-    parts = [
-        Part(name=name, path=path_of(part.name), options=dict(part.options))
-        for name, part in zip(names, settings.parts, strict=True)
-    ]
-    pool = RulePool(parts, processes=settings.processes, timeout_s=settings.timeout_s)
-    return Weighted(pool, {name: part.weight for name, part in zip(names, settings.parts, strict=True)})
+    parts = list(zip(distinct(part.name for part in settings.parts), settings.parts, strict=True))
+    rules = [one for one in parts if one[1].on == "cpu"]
+    scorers = [judge_of(one) for one in parts if one[1].on == "slot"]
+    weights = {name: part.weight for name, part in parts}
+    return Weighted([*([pool_of(rules, settings)] if rules else []), *scorers], weights, settings.capacity)
+
+
+def pool_of(rules: Sequence[Named], settings: RewardSection) -> RulePool:
+    from consumers.rewards.rule_pool import RulePool
+    from consumers.rewards.rule_worker import Part
+
+    parts = [Part(name=name, path=path_of(part.name), options=dict(part.options)) for name, part in rules]
+    return RulePool(parts, processes=settings.processes, timeout_s=settings.timeout_s, capacity=settings.capacity)
+
+
+def judge_of(one: Named) -> Judged:
+    """A judge, made. Raises Misconfigured."""
+    from broker import registry
+    from consumers.rewards.base import Judge
+    from consumers.rewards.judged import Judged
+
+    name, part = one
+    judge = registry.Named(f'[reward] parts: "{part.name}"', part.name).made(JUDGES, Judge, **part.options)
+    return Judged(name, judge)
 
 
 def path_of(name: str) -> str:
@@ -47,7 +61,7 @@ def path_of(name: str) -> str:
     if name in REWARDS:
         return REWARDS[name]
     if not re.fullmatch(r"[\w.]+:\w+", name):
-        near = difflib.get_close_matches(name, REWARDS, n=1)
+        near = difflib.get_close_matches(name, [*REWARDS, *JUDGES], n=1)
         hint = f'did you mean "{near[0]}"?' if near else f"known: {', '.join(REWARDS)}, or module:function"
         raise Misconfigured(f'[reward] parts: there is no rule "{name}"; nothing was started; {hint}')
     return name

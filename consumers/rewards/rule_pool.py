@@ -83,6 +83,10 @@ class RulePool:
     processes: int
     timeout_s: float
     """For one group, all parts and siblings together."""
+    capacity: int
+    """Groups that may wait here."""
+    beats: int = 0
+    """Groups scored."""
     waiting: deque[Job] = field(default_factory=deque[Job])
     added: asyncio.Event = field(default_factory=asyncio.Event)
     places: list[Place] = field(default_factory=list[Place])
@@ -149,6 +153,7 @@ class RulePool:
             self.blame(chunk[lost.group], lost)
             return
         place.pace_s = 0.5 * place.pace_s + 0.5 * (time.monotonic() - begun) / len(chunk)
+        self.beats += len(chunk)
         for job, answer in zip(chunk, answers, strict=True):
             job.finish(answer)
 

@@ -68,6 +68,8 @@ def load(part: Part) -> Scoring:
     module, _, attribute = part.path.partition(":")
     rule: Any = getattr(importlib.import_module(module), attribute)
     options = part.options
+    if inspect.isclass(rule) and hasattr(rule, "score") and "__call__" not in dir(rule):
+        raise TypeError('it is a judge and no rule: write on = "slot" beside its name')
     if inspect.isclass(rule):
         rule, options = rule(**options), {}
     inspect.signature(rule).bind(prompt="", completion="", answer="", meta={}, **options)

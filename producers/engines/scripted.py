@@ -34,6 +34,17 @@ from producers.settings import RolloutSection
 PADDING = 0
 """The action that fills a rollout up to its length: the padding token, which reads as nothing."""
 
+NAP_S = 0.05
+"""Longest sleep of one step: the engine is spoken to between two steps."""
+
+
+class LaterLength(Section):
+    """What changes while the run goes on."""
+
+    version: int = Field(ge=0)
+    """From the groups on that are begun under this weight version or a later one."""
+    length: tuple[int, int]
+
 
 class ScriptedOptions(Section):
     """`[rollout] options` of this engine."""
@@ -44,10 +55,13 @@ class ScriptedOptions(Section):
     """How much the share rises with each version."""
     length: tuple[int, int] = (1, 1)
     """Least and most actions: a rollout is filled up to a number between them, drawn by its seed."""
+    later: LaterLength | None = None
     pace_s: float = Field(default=0.0, ge=0)
-    """Seconds one group takes; groups are served one after the other."""
+    """Seconds one group takes, slept instead of computed; groups are served one after the other."""
+    token_pace_s: float = Field(default=0.0, ge=0)
+    """Seconds more for each of its tokens, all siblings together."""
     beats: int = Field(default=2, ge=1)
-    """Steps one group takes: new weights between two of them show as two spans."""
+    """Parts in which one group is sampled: new weights between two of them show as two spans."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +87,9 @@ class ScriptedCore:
         """Of the group served now."""
         self.beats: list[tuple[float, int]] = []
         """Weights and version at each beat of the group served now."""
+        self.in_beat = False
+        self.due = 0.0
+        """When the beat ends."""
 
     @property
     def is_idle(self) -> bool:
@@ -89,13 +106,19 @@ class ScriptedCore:
         self.waiting.append(group)
 
     def step(self) -> list[tuple[str, Rollouts]]:
-        """One beat of the oldest group: its next actions come from the weights served now."""
+        """One beat of the oldest group, or a nap within it: its next actions come from the weights served when the beat
+        began.
+        """
         group = self.waiting[0]
-        if self.options.pace_s:
-            time.sleep(self.options.pace_s / self.options.beats)
-        self.answers = self.answers or self.plan(group)
-        self.beats.append((self.weights, self.version))
-        if len(self.beats) < self.options.beats:
+        if not self.answers:
+            self.answers, self.due = self.plan(group), time.monotonic()
+        if not self.in_beat:
+            self.begin_beat()
+        left = self.due - time.monotonic()
+        if left > 0:
+            time.sleep(min(left, NAP_S))
+        self.in_beat = left > NAP_S
+        if self.in_beat or len(self.beats) < self.options.beats:
             return []
         siblings = Siblings(group)
         for index, answer in enumerate(self.answers):
@@ -104,17 +127,30 @@ class ScriptedCore:
         self.answers, self.beats = [], []
         return [(group.id, siblings.rollouts(self.reader))]
 
+    def begin_beat(self) -> None:
+        """Its time counts from the planned end of the one before, so that naps do not add up to more."""
+        self.in_beat = True
+        self.beats.append((self.weights, self.version))
+        tokens = sum(len(answer.actions) for answer in self.answers)
+        self.due += (self.options.pace_s + self.options.token_pace_s * tokens) / self.options.beats
+
     def plan(self, group: Group) -> list[Answer]:
         """What each sibling will say, right or almost right, by the group's seed."""
         prompt, draws = group.prompt, np.random.default_rng(group.prompt.seed)
         right = draws.random(prompt.size) < self.options.accuracy + self.options.gain * max(0, self.version)
-        lengths = draws.integers(*self.options.length, size=prompt.size, endpoint=True)
+        lengths = draws.integers(*self.length, size=prompt.size, endpoint=True)
         answer = self.reader.encode(prompt.answer) or [PADDING + 1]
         almost = [*answer[:-1], (answer[-1] + 1) % self.reader.vocabulary]
         return [
             filled(answer if each else almost, length, prompt.max_actions, prompt.stop)
             for each, length in zip(right, lengths.tolist(), strict=True)
         ]
+
+    @property
+    def length(self) -> tuple[int, int]:
+        """Least and most actions of a rollout that is begun now."""
+        later = self.options.later
+        return later.length if later and self.version >= later.version else self.options.length
 
     def load(self, folder: Path, version: int) -> None:
         """Raises Transient for a file that is not there or not whole; one without `weights` (a model's own) counts as

@@ -51,10 +51,10 @@ async def pool(
 ) -> AsyncGenerator[tuple[Weighted, RulePool]]:
     parts = [rule if isinstance(rule, RewardPart) else RewardPart(name=rule) for rule in rules or (OBEDIENT,)]
     reward = create(RewardSection(parts=parts, timeout_s=timeout_s, processes=processes))
-    assert isinstance(reward, Weighted)
-    assert isinstance(reward.scorer, RulePool)
+    (rules_of_it,) = reward.scorers
+    assert isinstance(rules_of_it, RulePool)
     try:
-        yield reward, reward.scorer
+        yield reward, rules_of_it
     finally:
         await reward.close()
 

@@ -38,7 +38,7 @@ class Story:
         self.folder = folder
         self.world = MemoryWorld()
         self.store = VersionStore(folder / "store")
-        self.learner = ScriptedLearner(pace_s=0.0)
+        self.learner = ScriptedLearner()
         self.publication = Publication(cast("Any", None), self.store, self.learner, 9, canaries=(CANARY,))
         self.tasks: list[asyncio.Task[None]] = []
 

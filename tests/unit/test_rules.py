@@ -149,6 +149,8 @@ def test_a_dotted_path_is_taken_as_it_is() -> None:
 class Fixed:
     """A scorer that has the parts already."""
 
+    capacity, beats = 4, 0
+
     def __init__(self, **parts: list[float]) -> None:
         self.parts = {name: np.array(values, np.float32) for name, values in parts.items()}
 
@@ -163,7 +165,7 @@ class Fixed:
 
 
 async def test_the_reward_is_the_weighted_sum_and_the_parts_stay_as_they_were() -> None:
-    found = await Weighted(Fixed(right=[1, 0], polite=[0.5, 1]), {"right": 1.0, "polite": -0.5}).score(None)  # type: ignore[arg-type]
+    found = await Weighted([Fixed(right=[1, 0], polite=[0.5, 1])], {"right": 1.0, "polite": -0.5}, 9).score(None)  # type: ignore[arg-type]
     assert found.rewards.tolist() == [0.75, -0.5]
     assert found.rewards.dtype == np.float32
     assert {name: values.tolist() for name, values in found.parts.items()} == {"right": [1, 0], "polite": [0.5, 1]}

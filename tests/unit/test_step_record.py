@@ -21,7 +21,7 @@ NOBODY = Books(tick=0, cursor=0, cursor_value="", open={}, counts={})
 
 
 def lineage(store: VersionStore, batches: dict[int, list[Group]]) -> list[Manifest]:
-    learner = ScriptedLearner(pace_s=0.0)
+    learner = ScriptedLearner()
     publication = Publication(None, store, learner, 9, canaries=((np.array([1], np.int32), np.array([2], np.int32)),))  # type: ignore[arg-type]
     return [
         publication.write(version, 1, 1, groups, seed=0, books=NOBODY) for version, groups in sorted(batches.items())
