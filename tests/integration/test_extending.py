@@ -96,6 +96,26 @@ def test_the_documents_reward_is_scored_with(outside: Outside) -> None:
         assert group.scores.rewards.tolist() == [a + 0.5 * b for a, b in zip(right, short, strict=True)]
 
 
+def test_the_documents_judge_scores_beside_a_rule(outside: Outside) -> None:
+    outside.write("A judge")
+    assert outside.run(*SCRIPTED, "model.init=.", "rollout.options.length=[1, 4]") == 0, outside.said
+    outside.assert_whole()
+    logs = {path.stem for path in (outside.latest / "logs").glob("*.jsonl")}
+    assert ("judge-0" in logs, "reward-0" in logs) == (True, False)
+    scored = [one.group for one in outside.closed() if one.group.scores]
+    assert len(scored) >= 32
+    for group in scored:
+        assert group.rollouts is not None
+        assert group.scores is not None
+        agree = np.mean([[len(text) <= most for text in group.rollouts.texts] for most in (1, 2, 3)], axis=0)
+        right = [float(text == group.prompt.answer) for text in group.rollouts.texts]
+        parts = {name: values.tolist() for name, values in group.scores.parts.items()}
+        assert parts["Panel"] == (agree > 0.5).astype(float).tolist()
+        assert parts["Panel.agree"] == agree.astype(np.float32).tolist()
+        assert parts["exact_match"] == right
+        assert group.scores.rewards.tolist() == [a + 0.5 * b for a, b in zip(right, parts["Panel"], strict=True)]
+
+
 @pytest.mark.timeout(240)
 def test_the_documents_algorithm_trains_a_real_model(outside: Outside) -> None:
     outside.write("An algorithm")
