@@ -19,13 +19,12 @@ from rich.table import Table
 from rich.text import Text
 
 from broker.errors import Broken, Misconfigured, TidemillError
-from consumers.settings import needs_judge
 from deploy.cores import usable_here
 from deploy.cross_checks import warnings_between
 from deploy.run_check import load_run, saved_run
 from deploy.run_folder import find_run, new_run_folder, runs_root
 from deploy.run_paths import check_paths
-from scheduler.pools import check_fleet, pools_in_use
+from deploy.slot_check import check_slots
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Asynchronous RLHF.")
 console = Console()
@@ -48,8 +47,7 @@ def run(
         overrides = [*(overrides or []), f"scheduler.slots={slots}"]
     settings = load_run(name, overrides or ())
     if slots is not None or settings.scheduler.slots:
-        pools = pools_in_use(settings.pools, judged=needs_judge(settings.reward))
-        check_fleet(pools, settings.scheduler.slots, settings.scheduler.slots)
+        check_slots(settings)
     check_paths(settings)
     if check:
         for warning in warnings_between(settings, usable_here().count):
@@ -67,7 +65,10 @@ def resume(run: RunName = "latest") -> None:
     from deploy.run_command import perform
 
     folder = find_run(run, runs_root())
-    sys.exit(perform(folder, saved_run(folder), console))
+    settings = saved_run(folder)
+    if settings.scheduler.slots:
+        check_slots(settings)  # it may go on on another machine
+    sys.exit(perform(folder, settings, console))
 
 
 @app.command()

@@ -42,6 +42,8 @@ class Share:
     """Where it must stay; empty for anywhere."""
     ranks: int = 1
     """Processes it is spread over: each has so many threads, all have the cores together."""
+    gpus: str = ""
+    """Its `CUDA_VISIBLE_DEVICES`; empty: none of its own."""
 
     def __str__(self) -> str:
         where = (
@@ -50,7 +52,8 @@ class Share:
             else "anywhere"
         )
         threads = f"{self.threads} thread{'s' if self.threads > 1 else ''}"
-        return f"{self.ranks} ranks of {threads} {where}" if self.ranks > 1 else f"{threads} {where}"
+        gpus = f", GPU {self.gpus}" if self.gpus else ""
+        return (f"{self.ranks} ranks of {threads} {where}" if self.ranks > 1 else f"{threads} {where}") + gpus
 
 
 LIGHT = Share(threads=1)

@@ -96,6 +96,9 @@ def unwise(s: RunSettings, cores: int) -> Iterator[tuple[str, str]]:
     if s.train.ranks > 1 and s.train.ranks + producers > cores:
         finding = f"[train] ranks = {s.train.ranks} beside [pools.rollout] processes = {producers} on {cores} cores"
         yield f"{finding}: they take turns", "lower ranks"
+    if s.scheduler.slots > 2 * cores and s.rollout.engine != "scripted":
+        finding = f"[scheduler] slots = {s.scheduler.slots} on {cores} cores: they take turns"
+        yield f"{finding}, and each loads a model of its own", "ask for fewer slots"
     if s.reward.timeout_s >= s.run.watchdog_s:
         finding = f"[reward] timeout_s = {s.reward.timeout_s:g} with [run] watchdog_s = {s.run.watchdog_s:g}"
         yield f"{finding}: one slow score may look like a run that stands still", "raise watchdog_s"

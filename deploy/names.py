@@ -60,7 +60,7 @@ def problem_with(name: str, known: Collection[str]) -> str:
 
 def mend(name: str, known: Collection[str]) -> str:
     if near := difflib.get_close_matches(name, known, n=1):
-        return f'did you mean "{near[0]}"?'
+        return f'did you mean "{near[0]}"? known: {", ".join(known)}'
     if ":" in name:
         return (
             f"put the folder that holds {name.partition(':')[0].partition('.')[0]} on PYTHONPATH, or correct the name"

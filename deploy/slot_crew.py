@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from broker.fleet import FLEET_VARIABLE, Fleet, Served
@@ -16,6 +17,7 @@ from consumers.settings import needs_judge
 from deploy.cores import LIGHT, Share, Usable, budget
 from deploy.run_settings import RunSettings
 from scheduler.controller_process import Command, thread_environment
+from scheduler.devices import VISIBLE, shared_out, visible_gpus
 
 SCHEDULER = "scheduler-0"
 
@@ -33,6 +35,8 @@ def slot_shares(settings: RunSettings, usable: Usable) -> dict[str, Share]:
     """Every slot's part of the machine."""
     names = slot_names(settings)
     shares = budget(usable, names, ranks=1, pin=settings.scheduler.cores == "auto")
+    gpus = shared_out(visible_gpus(os.environ), len(names))
+    shares = {name: replace(shares[name], gpus=own) for name, own in zip(names, gpus, strict=True)}
     rules = {} if needs_judge(settings.reward) else {"reward-0": LIGHT}
     return {**shares, SCHEDULER: LIGHT, **rules, "feeder-0": LIGHT}
 
@@ -40,6 +44,7 @@ def slot_shares(settings: RunSettings, usable: Usable) -> dict[str, Share]:
 def slot_command(name: str, folder: Path, share: Share, url: str) -> Command:
     """How a slot's worker or the scheduler is started."""
     cores = ["--cores", ",".join(map(str, share.cores))] if share.cores else []
+    gpus = {VISIBLE: share.gpus} if share.gpus else {}
     first = "train" if name == "slot-0" else "rollout"
     quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "warning")
     worker = ("celery", "-A", "scheduler.slots", "worker", "-n", f"{name}@{folder.name}", "-P", "prefork", "-c", "1")
@@ -47,7 +52,7 @@ def slot_command(name: str, folder: Path, share: Share, url: str) -> Command:
     return Command(
         name=name,
         argv=(sys.executable, "-m", *(("scheduler",) if name == SCHEDULER else slot)),
-        env={**thread_environment(share.threads), URL_VARIABLE: url, FLEET_VARIABLE: fleet_of(folder.name)},
+        env={**thread_environment(share.threads), **gpus, URL_VARIABLE: url, FLEET_VARIABLE: fleet_of(folder.name)},
         output=folder / "logs" / f"{name}.{'said' if name == SCHEDULER else 'worker'}",
     )
 

@@ -70,5 +70,5 @@ async def order(url: str, folder: Path, settings: RunSettings, slot: str, pool: 
 def check_slot(slot: str, known: Sequence[str]) -> None:
     if slot not in known:
         near = difflib.get_close_matches(slot, known, n=1)
-        hint = f'did you mean "{near[0]}"?' if near else f"slots: {', '.join(known) or 'none'}"
+        hint = (f'did you mean "{near[0]}"? ' if near else "") + f"slots: {', '.join(known) or 'none'}"
         raise Misconfigured(f'"{slot}" is no slot of this fleet; nothing was moved; {hint}')

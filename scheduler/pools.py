@@ -68,7 +68,7 @@ def resolved(name: str, section: PoolSettings) -> Pool:
     shipped = SHIPPED.get(name)
     if shipped is None and not (section.stream and section.command):
         near = difflib.get_close_matches(name, SHIPPED, n=1)
-        hint = f'did you mean "{near[0]}"?' if near else f"shipped pools: {', '.join(SHIPPED)}"
+        hint = (f'did you mean "{near[0]}"? ' if near else "") + f"shipped pools: {', '.join(SHIPPED)}"
         raise Misconfigured(
             f"[pools.{name}]: a pool of one's own needs stream and command; nothing was started; {hint}"
         )
@@ -116,14 +116,16 @@ def pools_in_use(sections: Mapping[str, PoolSettings], *, judged: bool) -> tuple
     return tuple(by_stream[stream] for stream in WORK_STREAMS if stream in by_stream)
 
 
-def check_fleet(pools: Sequence[Pool], slots: int, available: int) -> None:
-    """Whether so many slots can serve these pools where `available` exist. Raises Misconfigured with both numbers."""
+def check_fleet(pools: Sequence[Pool], slots: int, gpus: int | None) -> None:
+    """Whether so many slots can serve these pools where so many GPUs are visible; None where slots need none. Raises
+    Misconfigured with both numbers.
+    """
     if slots < 1:
         raise Misconfigured(f"{slots} slots cannot run anything; nothing was started; ask for 1 or more")
-    if slots > available:
+    if gpus is not None and slots > gpus:
         raise Misconfigured(
-            f"{slots} slots were asked for and {in_words(available, 'slot')} can be made here; nothing was started; "
-            f"ask for {available} or fewer"
+            f"{slots} slots were asked for and {in_words(gpus, 'GPU')} can be seen here, each slot needs one; nothing "
+            f"was started; ask for {gpus} or fewer; without any (CUDA_VISIBLE_DEVICES=) slots work on cores"
         )
     needed = sum(pool.min for pool in pools)
     if needed > slots:
@@ -137,6 +139,20 @@ def check_fleet(pools: Sequence[Pool], slots: int, available: int) -> None:
             f"[pools] max: {in_words(most, 'slot')} of {slots} could ever work; nothing was started; "
             f"raise a pool's max, or have {most} slots"
         )
+
+
+def check_split(pools: Sequence[Pool], slots: int, split: Mapping[str, int]) -> None:
+    """Whether a division that a person wrote down can be. Raises Misconfigured."""
+    where = "[scheduler] split"
+    known = {pool.name: pool for pool in pools}
+    if unknown := [name for name in split if name not in known]:
+        raise Misconfigured(f'{where}: no pool "{unknown[0]}"; nothing was started; pools: {", ".join(known)}')
+    for name, count in split.items():
+        low, high = known[name].min, known[name].most(slots)
+        if not low <= count <= high:
+            raise Misconfigured(f"{where}: {name} = {count}; nothing was started; it may have {low} to {high} slots")
+    if (total := sum(split.values())) > slots:
+        raise Misconfigured(f"{where}: {total} slots of {in_words(slots, 'slot')}; nothing was started; lower one")
 
 
 def pool_named(name: str, pools: Iterable[Pool]) -> Pool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.errors import Misconfigured
-from scheduler.pools import SHIPPED, check_fleet, pool_named, pools_in_use, resolved
+from scheduler.pools import SHIPPED, check_fleet, check_split, pool_named, pools_in_use, resolved
 from scheduler.settings import PoolSection
 from tests.unit.fleets import bounded
 
@@ -68,8 +68,19 @@ def test_a_fleet_that_cannot_meet_the_minima_is_refused_with_both_numbers() -> N
 
 
 def test_more_slots_than_exist_are_refused_with_both_numbers() -> None:
-    assert "9 slots were asked for and 8 slots can be made here" in refusal(check_fleet, bounded(), 9, 8)
-    assert "0 slots" in refusal(check_fleet, bounded(), 0, 8)
+    assert "9 slots were asked for and 8 GPUs can be seen here" in refusal(check_fleet, bounded(), 9, 8)
+    check_fleet(bounded(), 8, 8)
+    check_fleet(bounded(), 9, None)
+    assert "0 slots" in refusal(check_fleet, bounded(), 0, None)
+
+
+def test_a_written_division_that_cannot_be_is_refused_with_what_can() -> None:
+    pools = bounded(rollout=(1, None), train=(0, 1))
+    assert "pools: rollout, judge, train" in refusal(check_split, pools, 4, {"rolout": 3})
+    assert "train = 2; nothing was started; it may have 0 to 1 slots" in refusal(check_split, pools, 4, {"train": 2})
+    assert "rollout = 0; nothing was started; it may have 1 to 4" in refusal(check_split, pools, 4, {"rollout": 0})
+    assert "5 slots of 4 slots" in refusal(check_split, pools, 4, {"rollout": 4, "train": 1})
+    check_split(pools, 4, {"rollout": 3, "train": 1})
 
 
 def test_slots_that_no_pool_may_have_are_refused_with_both_numbers() -> None:
