@@ -19,6 +19,7 @@ from broker.role_process import beating, command, leave, loaded
 from broker.settings import BrokerSection, RunSection, broker_url, load_section, run_folder_settings
 from broker.streams import ROLLOUTS
 from broker.telemetry import Meter
+from consumers.preload import preload
 from consumers.settings import AlgorithmSection, RewardSection, needs_judge
 
 log = structlog.get_logger()
@@ -51,10 +52,13 @@ async def score(folder: Path, name: str, stop: asyncio.Event, *, role: str) -> N
     run = load_section(RunSection, "run", raw["run"])
     broker_settings = load_section(BrokerSection, "broker", raw["broker"])
     algorithm = load_section(AlgorithmSection, "algorithm", raw["algorithm"])
-    meter = Meter(stage="loading the reward")
+    meter = Meter(stage="importing")
     broker = await RedisBroker.connect(broker_url(broker_settings), folder.name)
     archive = Archive(folder / "groups", name) if run.keep_groups else None
     async with beating(broker, name, role, meter):
+        await loaded(stop, preload, role, folder, raw)
+        log.info("imported")
+        meter.stage = "loading the reward"
         rewards = await loaded(stop, create_reward, load_section(RewardSection, "reward", raw["reward"]))
         await rewards.start()
         log.info("reward loaded", capacity=rewards.capacity)

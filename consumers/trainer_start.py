@@ -24,6 +24,7 @@ from consumers.learners import create as create_learner
 from consumers.learners.base import Learner
 from consumers.learners.rank_processes import ranks_beside
 from consumers.measurement import Measurement
+from consumers.preload import preload
 from consumers.publication import Publication
 from consumers.replay import catch_up
 from consumers.settings import AlgorithmSection, TrainSection
@@ -39,6 +40,9 @@ async def train(folder: Path, name: str, raw: dict[str, Any], meter: Meter, stop
     broker = await RedisTrainer.connect(broker_url(load_section(BrokerSection, "broker", raw["broker"])), folder.name)
     ranks = load_section(TrainSection, "train", raw["train"]).ranks
     async with beating(broker, name, "trainer", meter), ranks_beside(folder, ranks):
+        await loaded(stop, preload, "trainer", folder, raw)
+        log.info("imported")
+        meter.stage = "loading the learner"
         learner = await loaded(stop, learner_of, folder, raw)
         log.info("learner loaded")
         meter.stage = "taking the run over"
@@ -48,6 +52,7 @@ async def train(folder: Path, name: str, raw: dict[str, Any], meter: Meter, stop
         store = trainer.publication.store
         if not await asyncio.to_thread(catch_up, learner, store, trainer.live, trainer.train):
             trainer.live = await republish(broker, store, trainer.publication, trainer.live)
+        log.info("caught up", version=trainer.live.version)
         trainer.records.recover(chain(store.manifests(), trainer.live.version, trainer.live.epoch), store)
         meter.version = trainer.live.version
         await trainer.run()

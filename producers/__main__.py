@@ -18,6 +18,7 @@ from broker.settings import BrokerSection, RunSection, WeightsSection, broker_ur
 from broker.streams import PROMPTS
 from broker.telemetry import Meter
 from broker.weights import VersionStore
+from producers.preload import preload
 from producers.settings import PromptsSection, RolloutSection
 
 log = structlog.get_logger()
@@ -34,9 +35,12 @@ async def rollout(folder: Path, name: str, stop: asyncio.Event) -> None:
     weights = load_section(WeightsSection, "weights", raw["weights"])
     broker_settings = load_section(BrokerSection, "broker", raw["broker"])
     seed = load_section(RunSection, "run", raw["run"]).seed
-    meter = Meter(stage="loading the engine")
+    meter = Meter(stage="importing")
     broker = await RedisBroker.connect(broker_url(broker_settings), folder.name)
     async with beating(broker, name, "rollout", meter):
+        await loaded(stop, preload, "rollout", folder, raw)
+        log.info("imported")
+        meter.stage = "loading the engine"
         engine = await loaded(stop, create, settings.engine, folder / "model", settings, seed=seed)
         log.info("engine loaded")
         store = VersionStore(folder / "store")

@@ -54,8 +54,15 @@ def thread_environment(threads: int) -> dict[str, str]:
 class ControllerProcess:
     """A command that is kept running until it is drained, fenced, finished or given up."""
 
-    def __init__(self, command: Command, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        command: Command,
+        limits: Limits | None = None,
+        begin: Callable[[Command], subprocess.Popen[bytes]] | None = None,
+    ) -> None:
+        """`begin` answers a process that runs the command; by default a new one."""
         self.command = command
+        self.begin = begin or spawned
         self.limits = limits or Limits()
         self.exits: list[Exit] = []
         self.wanted = False
@@ -108,28 +115,7 @@ class ControllerProcess:
 
     def spawn(self, now: float) -> None:
         self.due, self.started_at, self.progressed = None, now, False
-        self.command.output.parent.mkdir(parents=True, exist_ok=True)
-        with self.command.output.open("ab") as output:
-            self.process = subprocess.Popen(
-                self.command.argv,
-                env={**os.environ, **self.command.env},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=self.settle_in(os.getpid()),  # noqa: PLW1509 - two system calls, nothing that locks
-            )
-
-    def settle_in(self, parent: int) -> Callable[[], None]:
-        """What the child does between fork and exec."""
-        cores = self.command.cores
-
-        def child() -> None:
-            die_with_parent(parent)
-            if cores:
-                os.sched_setaffinity(0, cores)
-
-        return child
+        self.process = self.begin(self.command)
 
     def ended(self, now: float) -> Decision:
         """Collect the dead process and what it left of its group, and decide what follows."""
@@ -158,6 +144,32 @@ class ControllerProcess:
     def last_words(self, lines: int = 12) -> str:
         """The end of what it wrote."""
         return last_lines(self.command.output, lines)
+
+
+def spawned(command: Command, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+    """A new process that runs the command and ends with the calling thread."""
+    command.output.parent.mkdir(parents=True, exist_ok=True)
+    with command.output.open("ab") as output:
+        return subprocess.Popen(
+            command.argv,
+            env={**os.environ, **command.env},
+            stdin=stdin,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=settle_in(command.cores, os.getpid()),  # noqa: PLW1509 - two system calls, nothing that locks
+        )
+
+
+def settle_in(cores: tuple[int, ...], parent: int) -> Callable[[], None]:
+    """What the child does between fork and exec."""
+
+    def child() -> None:
+        die_with_parent(parent)
+        if cores:
+            os.sched_setaffinity(0, cores)
+
+    return child
 
 
 def has_exited(pid: int) -> bool:

@@ -28,8 +28,8 @@ from scheduler.placements import create
 from scheduler.placements.base import Placement, Targets
 from scheduler.planner import WINDOW_S, Decision, Move, Rules, plan
 from scheduler.pools import Pool
+from scheduler.served_run import pools_of
 from scheduler.settings import SchedulerSection
-from scheduler.slot import pools_of
 
 log = structlog.get_logger()
 

@@ -30,12 +30,17 @@ class SchedulerSection(Section):
     hysteresis: float = Field(default=0.03, ge=0)
     """c: a gain must exceed c of all slots' time, where the work that waits would fill the horizon, and less where less
     waits (by its square root); a larger one moves less."""
+    memory_s: float = Field(default=120.0, gt=0)
+    """What was measured so long ago weighs 1/e: shorter follows changes sooner and noise more."""
     dwell_s: float = Field(default=30.0, ge=0)
     """Shortest stay of a slot after a move."""
     switching: float = Field(default=0.02, gt=0, le=1)
     """Most of all slots' time that moving may take; a fleet too small for it moves one slot per `dwell_s`."""
     drain_s: float = Field(default=60.0, gt=0)
     """A slot that is moved finishes or gives back what it holds within so long."""
+    spare: bool = True
+    """Each slot keeps a process that has imported what the run's engine and learner need, and becomes its next
+    controller: seconds less a move, some 200 MB more memory a slot. None is kept where nothing heavy is imported."""
 
 
 class PoolSection(Section):

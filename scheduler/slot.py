@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
+import subprocess
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -23,13 +22,13 @@ import structlog
 from broker.errors import Misconfigured, TidemillError
 from broker.fleet import Fleet, Served, Wanted
 from broker.redis_broker import RedisBroker
-from broker.settings import URL_VARIABLE, BrokerSection, load_section, run_folder_settings
-from scheduler.controller_process import Command, ControllerProcess
+from scheduler.controller_process import Command, ControllerProcess, spawned
 from scheduler.devices import Devices
 from scheduler.lifecycle import Event, State, after, settled
-from scheduler.pools import SHIPPED, Pool, pool_named, pools_in_use
-from scheduler.respawn import Decision, Leave, Limits, StopRun
-from scheduler.settings import PoolSection, SchedulerSection
+from scheduler.pools import SHIPPED
+from scheduler.respawn import Decision, Leave, StopRun
+from scheduler.served_run import ServedRun
+from scheduler.spare_process import SpareProcess
 from scheduler.tally import Tally
 
 log = structlog.get_logger()
@@ -38,6 +37,8 @@ TICK_S = 0.05
 """Between two looks at the controller."""
 LOOK_S = 1.0
 """Between two looks at the record when no bell rings; also how often it reports."""
+SETTLED_S = 3.0
+"""A controller that has served so long is past its own start: a spare may be made beside it."""
 AGAIN_S = 1.0
 """Pause before a controller that left in good order is started again: its run may be over."""
 
@@ -65,7 +66,10 @@ class Slot:
     ordered: float = field(default_factory=time.monotonic)
     """When it was last told to go elsewhere."""
     process: ControllerProcess | None = None
+    spare: SpareProcess = field(default_factory=SpareProcess)
     served: Served | None = None
+    """The run it works for, and what is known of it."""
+    known: ServedRun | None = None
     run: RedisBroker | None = None
     tally: Tally = field(default_factory=Tally)
     moved: int = 0
@@ -134,7 +138,7 @@ class Slot:
             self.process.fence()
 
     def tick(self, now: float) -> None:
-        """Watch the controller, or start it."""
+        """Watch the controller and the spare, or start them."""
         if self.process is not None:
             process, decision = self.process, self.process.tick(now)
             if decision is not None:
@@ -143,6 +147,7 @@ class Slot:
                 self.process = None
         elif self.state is State.MOVING and self.pool and now >= self.not_before:
             self.spawn(now)
+        self.spare.tick(now, settled=self.state is State.SERVING and now - self.since >= SETTLED_S)
 
     def ended(self, decision: Decision) -> None:
         """What the end of the controller means for the slot."""
@@ -151,8 +156,7 @@ class Slot:
         if self.state is State.DRAINING:
             self.happened(Event.OVERRAN if time.monotonic() >= self.drain_by else Event.LEFT)
         elif isinstance(decision, StopRun):
-            self.detail = decision.reason
-            self.happened(Event.GAVE_UP)
+            self.give_up(decision.reason)
         elif isinstance(decision, Leave):
             self.not_before = time.monotonic() + AGAIN_S
             self.happened(Event.LEFT)
@@ -161,54 +165,36 @@ class Slot:
 
     def spawn(self, now: float) -> None:
         """Start the wanted pool's controller on the served run, when there is one."""
-        if self.served is None:
+        if self.known is None:
             self.detail = "no run to work for: `tidemill run --slots N` names one"
             return
-        folder = Path(self.served.folder)
         try:
-            raw = run_folder_settings(folder)
-            pool = pool_named(self.pool, pools_of(raw))
+            command = self.known.controller(self.pool, self.id, self.devices)
         except Misconfigured as error:
-            self.detail = str(error)
-            self.happened(Event.GAVE_UP)
+            self.give_up(str(error))
             return
-        limits = load_section(SchedulerSection, "scheduler", raw["scheduler"])
         self.detail = ""
-        self.process = ControllerProcess(
-            Command(
-                name=self.id,
-                argv=(sys.executable, "-m", *pool.command.split(), "--run", str(folder), "--name", self.id),
-                env={**self.devices.environment(), URL_VARIABLE: self.served.url},
-                cores=self.devices.cores,
-                output=folder / "logs" / f"{self.id}.err",
-            ),
-            Limits(crashes=limits.crash_limit, window_s=limits.crash_window_s),
-        )
+        self.process = ControllerProcess(command, self.known.limits, begin=self.begin)
         self.process.start(now)
         log.info("controller started", pool=self.pool, pid=self.process.pid)
+
+    def begin(self, command: Command) -> subprocess.Popen[bytes]:
+        """The spare becomes the controller, or a new process is spawned."""
+        return self.spare.become(command) or spawned(command)
+
+    def give_up(self, reason: str) -> None:
+        self.detail = reason
+        self.happened(Event.GAVE_UP)
 
     @property
     def pools(self) -> list[str]:
         """Names of the pools it can be given."""
-        if self.served is None:
-            return list(SHIPPED)
-        return [pool.name for pool in pools_of(run_folder_settings(Path(self.served.folder)))]
+        return self.known.names if self.known else list(SHIPPED)
 
     @property
     def drain_s(self) -> float:
-        """How long a controller of the served run may drain."""
-        if self.served is None:
-            return 1.0
-        return load_section(
-            SchedulerSection, "scheduler", run_folder_settings(Path(self.served.folder))["scheduler"]
-        ).drain_s
-
-    @property
-    def leave_s(self) -> float:
-        """How long a role of the served run may take to leave; its worker is not given longer."""
-        if self.served is None:
-            return 1.0
-        return load_section(BrokerSection, "broker", run_folder_settings(Path(self.served.folder))["broker"]).drain_s
+        """How long its controller may drain."""
+        return self.known.drain_s if self.known else 1.0
 
     async def look(self) -> None:
         """Read record and run, hear what the controller says, and report. An absent server is waited for."""
@@ -245,7 +231,12 @@ class Slot:
             await self.run.close()
         if self.process is not None:
             self.process.drain(time.monotonic(), self.drain_s)
-        self.served, self.run = served, run
+        self.served, self.run, self.known = served, run, None
+        try:
+            self.known = ServedRun.read(served) if served else None
+        except Misconfigured as error:
+            self.give_up(str(error))
+        self.spare.keep(self.known.spare_command(self.id, self.devices) if self.known and self.known.spare else None)
 
     def status(self) -> dict[str, Any]:
         """What the slot says of itself; times are ages, because clocks of hosts differ."""
@@ -272,20 +263,17 @@ class Slot:
 
     async def leave(self) -> None:
         """The worker is told to stop: the controller drains by its deadline, then nothing is left."""
+        self.spare.keep(None)
         if self.process is not None:
-            self.process.drain(time.monotonic(), self.leave_s)
-            while not self.process.is_over:
+            self.process.drain(time.monotonic(), self.known.leave_s if self.known else 1.0)
+        while self.spare.process is not None or (self.process is not None and not self.process.is_over):
+            self.spare.tick(time.monotonic(), settled=False)
+            if self.process is not None:
                 self.process.tick(time.monotonic())
-                await asyncio.sleep(TICK_S)
+            await asyncio.sleep(TICK_S)
         self.process, self.state, self.detail = None, State.VACANT, "its worker has stopped"
         with contextlib.suppress(TidemillError):
             await self.fleet.say(self.id, {**self.status(), "state": str(State.DEAD)})
         if self.run is not None:
             await self.run.close()
         await self.fleet.close()
-
-
-def pools_of(raw: dict[str, Any]) -> tuple[Pool, ...]:
-    """The pools of a run from its settings file."""
-    sections = {name: load_section(PoolSection, f"pools.{name}", section) for name, section in raw["pools"].items()}
-    return pools_in_use(sections, judged=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from broker.registry import Named
@@ -13,6 +14,14 @@ LEARNERS = {
     "deepspeed": "consumers.learners.ranks:make",
     "scripted": "consumers.learners.scripted:make",
 }
+
+
+def preload(settings: TrainSection) -> None:
+    """Import what `create` would, and load nothing. Raises Misconfigured for a name that leads to no learner."""
+    make = Named(f'[train] learner = "{settings.learner}"', settings.learner).load(LEARNERS)
+    more = getattr(sys.modules[make.__module__], "preload", None)
+    if more is not None:
+        more(settings)
 
 
 def create(

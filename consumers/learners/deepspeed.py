@@ -236,6 +236,10 @@ def device_of(place: int, ranks: int) -> str:
     return f"cuda:{place}"
 
 
+def policy_name(settings: TrainSection) -> str:
+    return str(settings.options.get("policy", "causal_lm"))
+
+
 def of_rank(
     rank: int,
     *,
@@ -252,7 +256,7 @@ def of_rank(
         raise Misconfigured(
             '[model] dtype = "float16" on a machine without a GPU; nothing was started; use float32 or bfloat16'
         )
-    name = str(settings.options.get("policy", "causal_lm"))
+    name = policy_name(settings)
     policy = policies.create(name, model_folder, dtype=model.dtype, lora=settings.lora, seed=seed, device=device)
     chosen = create_algorithm(algorithm)
     reference = None

@@ -13,14 +13,17 @@ from typing import Any
 
 import numpy as np
 import structlog
+import torch
 from numpy.typing import NDArray
 
 from broker import codec
 from broker.messages import Actions, Group
 from broker.settings import ModelSection
 from broker.telemetry import Meter
+from consumers import policies
+from consumers.learners import zero
 from consumers.learners.base import Learner, StepResult
-from consumers.learners.deepspeed import DeepSpeedLearner, of_rank
+from consumers.learners.deepspeed import DeepSpeedLearner, of_rank, policy_name
 from consumers.learners.gang import lost_ranks
 from consumers.settings import AlgorithmSection, TrainSection
 
@@ -138,6 +141,12 @@ def packed(actions: Actions) -> tuple[str, list[int], bytes]:
 def unpacked(parts: Sequence[Any]) -> Any:
     dtype, shape, content = parts
     return np.frombuffer(content, np.dtype(dtype)).reshape(shape)
+
+
+def preload(settings: TrainSection) -> None:
+    """Import what a rank needs, and touch no device."""
+    policies.preload(policy_name(settings))
+    zero.imported("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def make(

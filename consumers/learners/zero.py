@@ -25,7 +25,7 @@ STATE = "state"
 
 def engine_of(module: nn.Module, settings: TrainSection, *, device: torch.device) -> Any:
     """torch.distributed must be up. Gradients of the passes of a step are summed, over ranks they are averaged."""
-    deepspeed = imported(device)
+    deepspeed = ready(device)
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=settings.lr, betas=settings.betas, weight_decay=settings.weight_decay)
     config: dict[str, Any] = {
@@ -43,12 +43,18 @@ def engine_of(module: nn.Module, settings: TrainSection, *, device: torch.device
     return engine
 
 
-def imported(device: torch.device) -> Any:
-    os.environ.setdefault("DS_ACCELERATOR", device.type)
-    os.environ.setdefault("LOCAL_RANK", str(device.index or 0))
+def imported(kind: str) -> Any:
+    """DeepSpeed for devices of this kind, `cpu` or `cuda`: it settles on one when it is imported."""
+    os.environ.setdefault("DS_ACCELERATOR", kind)
     import deepspeed
-    import deepspeed.ops
 
+    return deepspeed
+
+
+def ready(device: torch.device) -> Any:
+    """DeepSpeed, with torch.distributed up."""
+    os.environ.setdefault("LOCAL_RANK", str(device.index or 0))
+    deepspeed = imported(device.type)
     if device.type == "cpu":
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     deepspeed.init_distributed(dist_backend="gloo" if device.type == "cpu" else "nccl", verbose=False)

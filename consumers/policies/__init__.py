@@ -14,8 +14,15 @@ POLICIES = {
 }
 
 
+def preload(name: str) -> None:
+    """Import what `create` would. Raises Misconfigured for a name that leads to no policy."""
+    named(name).load(POLICIES)
+
+
 def create(name: str, folder: Path, *, dtype: str, lora: Lora | None, seed: int, device: str) -> Policy:
     """The policy of a model folder. Raises Misconfigured for a name that leads to no policy."""
-    return Named(f'[train] options.policy = "{name}"', name).made(
-        POLICIES, Policy, folder, dtype=dtype, lora=lora, seed=seed, device=device
-    )
+    return named(name).made(POLICIES, Policy, folder, dtype=dtype, lora=lora, seed=seed, device=device)
+
+
+def named(name: str) -> Named:
+    return Named(f'[train] options.policy = "{name}"', name)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from broker import registry
 from broker.errors import Misconfigured
 from consumers.rewards.registry import JUDGES, REWARDS
 
@@ -37,6 +38,13 @@ def create(settings: RewardSection) -> Weighted:
     return Weighted([*([pool_of(rules, settings)] if rules else []), *scorers], weights, settings.capacity)
 
 
+def preload(settings: RewardSection) -> None:
+    """Import the judges, as `create` would, and make none. Raises Misconfigured for a name that leads to no judge."""
+    for part in settings.parts:
+        if part.on == "slot":
+            judge_named(part).load(JUDGES)
+
+
 def pool_of(rules: Sequence[Named], settings: RewardSection) -> RulePool:
     from consumers.rewards.rule_pool import RulePool
     from consumers.rewards.rule_worker import Part
@@ -47,13 +55,15 @@ def pool_of(rules: Sequence[Named], settings: RewardSection) -> RulePool:
 
 def judge_of(one: Named) -> Judged:
     """A judge, made. Raises Misconfigured."""
-    from broker import registry
     from consumers.rewards.base import Judge
     from consumers.rewards.judged import Judged
 
     name, part = one
-    judge = registry.Named(f'[reward] parts: "{part.name}"', part.name).made(JUDGES, Judge, **part.options)
-    return Judged(name, judge)
+    return Judged(name, judge_named(part).made(JUDGES, Judge, **part.options))
+
+
+def judge_named(part: RewardPart) -> registry.Named:
+    return registry.Named(f'[reward] parts: "{part.name}"', part.name)
 
 
 def path_of(name: str) -> str:

@@ -5,12 +5,14 @@ For: building the engine a run asks for. Not for: which one `auto` means (`choic
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from broker.registry import Named
+from producers.engines.choice import Choice, choose
 
 if TYPE_CHECKING:
     from producers.engines.base import Engine
@@ -31,23 +33,30 @@ def create(name: str, model_folder: Path, settings: RolloutSection, *, seed: int
     from producers.engines.base import Engine, EngineCore
     from producers.engines.stepped import SteppedEngine
 
-    named = Named(f'[rollout] engine = "{name}"', chosen(name, model_folder))
+    choice = chosen(name, model_folder)
+    log.info("engine", engine=choice.engine, reason=choice.reason)
+    named = Named(f'[rollout] engine = "{name}"', choice.engine)
     made = named.called(ENGINES, model_folder=model_folder, settings=settings, seed=seed)
     if hasattr(made, "step"):
         return SteppedEngine(named.kept(made, EngineCore))
     return named.kept(made, Engine)
 
 
-def chosen(name: str, model_folder: Path) -> str:
-    """What `auto` means for this model on this machine; any other name is itself."""
+def chosen(name: str, model_folder: Path) -> Choice:
+    """What `auto` means for this model on this machine, and why; any other name is itself."""
     if name != "auto":
-        return name
-    from producers.engines.choice import choose
+        return Choice(name, "it was asked for")
     from producers.engines.surroundings import look
 
-    choice = choose(look(model_folder))
-    log.info("engine", engine=choice.engine, reason=choice.reason)
-    return choice.engine
+    return choose(look(model_folder))
+
+
+def preload(name: str, model_folder: Path) -> None:
+    """Import what `create` would, and load nothing. Raises Misconfigured for a name that leads to no engine."""
+    make = factory(chosen(name, model_folder).engine)
+    more = getattr(sys.modules[make.__module__], "preload", None)
+    if more is not None:
+        more()
 
 
 def factory(name: str) -> Any:

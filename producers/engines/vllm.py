@@ -59,6 +59,12 @@ def make(model_folder: Path, settings: RolloutSection, *, seed: int) -> VllmCore
     """An `EngineCore` on a CPU, an `Engine` on a GPU. Raises Misconfigured."""
     options = load_section(VllmOptions, "rollout.options", settings.options)
     check_temperature(settings.temperature)
+    engine, on_cpu = preload()
+    return engine(model_folder, settings, options, seed=seed, on_cpu=on_cpu)
+
+
+def preload() -> tuple[type[VllmCore | VllmAsync], bool]:
+    """Import vLLM; answers the class for this machine and whether it is a CPU's. Raises Misconfigured without vLLM."""
     on_cpu = not torch.cuda.is_available()
     prepare_environment(on_cpu=on_cpu)
     try:
@@ -72,7 +78,7 @@ def make(model_folder: Path, settings: RolloutSection, *, seed: int) -> VllmCore
         from producers.engines.vllm_core import VllmCore as Chosen
     else:
         from producers.engines.vllm_async import VllmAsync as Chosen
-    return Chosen(model_folder, settings, options, seed=seed, on_cpu=on_cpu)
+    return Chosen, on_cpu
 
 
 def check_temperature(temperature: float) -> None:
