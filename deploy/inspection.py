@@ -9,10 +9,14 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
+from broker.errors import Unavailable
+from broker.settings import without_password
 from broker.streams import Keys
 from deploy.records import records
 from deploy.report import make_report
@@ -20,16 +24,41 @@ from deploy.run_folder import launcher_pid, run_folders
 from deploy.slot_crew import fleet_of
 
 Row = dict[str, Any]
+ANSWER_S = 5.0
+"""Longest a command waits for the server."""
 NEWEST = 1000
 """Most rows of a stream."""
+
+
+def looking_client(url: str, **options: Any) -> redis.Redis:
+    """A client for a look: it waits `ANSWER_S` once, not again and again."""
+    once = Retry(NoBackoff(), 0)
+    return redis.Redis.from_url(url, socket_timeout=ANSWER_S, socket_connect_timeout=ANSWER_S, retry=once, **options)
+
+
+def no_answer(url: str, error: redis.RedisError) -> Unavailable:
+    return Unavailable(
+        f"{without_password(url)} does not answer within {ANSWER_S:g} s ({type(error).__name__}: {error}); nothing was "
+        f"changed; check that it runs and that this host reaches it"
+    )
 
 
 class Records:
     """What one run's server holds, as text."""
 
     def __init__(self, url: str, run: str) -> None:
-        self.client = redis.Redis.from_url(url, decode_responses=True, socket_timeout=5)
+        self.client = looking_client(url, decode_responses=True)
         self.keys = Keys(run)
+
+    @classmethod
+    def reached(cls, url: str, run: str) -> Self:
+        """Once the server has answered. Raises Unavailable."""
+        server = cls(url, run)
+        try:
+            server.client.ping()
+        except redis.RedisError as error:
+            raise no_answer(url, error) from None
+        return server
 
     def answers(self) -> bool:
         try:

@@ -13,10 +13,10 @@ from typing import Any
 
 import redis
 
-from broker.errors import Misconfigured, Unavailable
-from deploy.inspection import Records, open_groups
+from broker.errors import Misconfigured
+from broker.settings import without_password
+from deploy.inspection import Records, looking_client, no_answer, open_groups
 
-ANSWER_S = 10.0
 GROUP = "{group}"
 
 
@@ -28,7 +28,7 @@ def words_for(url: str, run: str, arguments: Sequence[str]) -> list[str]:
 
 def an_open_group(url: str, run: str) -> str:
     """The newest of those that came furthest: it has most to show, and time to be looked at."""
-    rows = open_groups(Records(url, run))
+    rows = open_groups(Records.reached(url, run))
     if not rows:
         raise Misconfigured(
             f"{GROUP}: no group of {run} is open; nothing was asked; give an id instead, or look while the run lives"
@@ -42,21 +42,27 @@ def expanded(arguments: Sequence[str], run: str, group: str = "") -> list[str]:
 
 
 def stock_command(url: str, arguments: Sequence[str]) -> str:
-    """The same for redis-cli, which valkey-cli takes too; `-3` names the parts of a reply."""
-    where = ["-s", url.removeprefix("unix://")] if url.startswith("unix://") else ["-u", url]
-    return shlex.join(["redis-cli", "-3", *where, *arguments])
+    """The same for redis-cli, which valkey-cli takes too; `-3` names the parts of a reply. A password is not shown."""
+    shown = without_password(url)
+    where = (
+        ["-s", url.removeprefix("unix://")]
+        if url.startswith("unix://")
+        else ["-u", shown.replace(":…@", "@").replace("//@", "//")]
+    )
+    asked = "REDISCLI_AUTH=… " if shown != url else ""
+    return asked + shlex.join(["redis-cli", "-3", *where, *arguments])
 
 
 def ask(url: str, arguments: Sequence[str]) -> Any:
     """The server's reply, unparsed. Raises Misconfigured for a refused command, Unavailable for no answer."""
-    client = redis.Redis.from_url(url, socket_timeout=ANSWER_S, protocol=3)
-    connection = client.connection_pool.get_connection()
+    client = looking_client(url, protocol=3)
     try:
+        connection = client.connection_pool.get_connection()
         connection.send_command(*arguments)
         return connection.read_response()
     except redis.ResponseError as error:
         raise Misconfigured(f"the server refused {shlex.join(arguments)}: {error}; nothing was changed") from None
     except redis.RedisError as error:
-        raise Unavailable(f"{shlex.join(arguments)}: no answer within {ANSWER_S:g} s ({error})") from None
+        raise no_answer(url, error) from None
     finally:
         client.close()

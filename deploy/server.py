@@ -20,7 +20,7 @@ from redis.exceptions import RedisError
 
 from broker import embedded_server
 from broker.errors import Broken, Misconfigured
-from broker.settings import BrokerSection, broker_url
+from broker.settings import BrokerSection, broker_url, without_password
 
 EMBEDDED = "embedded"
 OLDEST = (7, 0)
@@ -113,7 +113,3 @@ def unfit(info: Mapping[str, Any]) -> str:
             "set it with `CONFIG SET maxmemory-policy noeviction`"
         )
     return ""
-
-
-def without_password(url: str) -> str:
-    return re.sub(r"(?<=:)[^:/@]*(?=@)", "…", url)

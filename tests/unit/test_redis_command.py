@@ -21,6 +21,7 @@ def test_the_stock_command_is_complete() -> None:
         stock_command("unix:///a b/redis.sock", words) == "redis-cli -3 -s '/a b/redis.sock' XLEN 'tm:{demo-1}:scored'"
     )
     assert stock_command("redis://h:1/0", ["PING"]) == "redis-cli -3 -u redis://h:1/0 PING"
+    assert stock_command("redis://:secret@h:1/0", ["PING"]) == "REDISCLI_AUTH=… redis-cli -3 -u redis://h:1/0 PING"
 
 
 def test_replies_look_as_in_redis_cli() -> None:

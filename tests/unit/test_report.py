@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.settings import without_password
 from deploy.closing import closing_lines, end_of, one_line, shipped_name
 from deploy.curve import draw_curve
 from deploy.records import GrowingFile, by_version, records
 from deploy.report import make_report, percentile
-from deploy.server import unfit, without_password
+from deploy.server import unfit
 
 
 def step(version: int, **facts: Any) -> dict[str, Any]:
@@ -98,7 +99,22 @@ def test_a_server_is_judged_by_what_it_says_of_itself() -> None:
     assert unfit({**good, "redis_version": "7.2.4", "valkey_version": "9.1.2"}) == ""
     assert "Redis 6.2.14 is too old" in unfit({**good, "redis_version": "6.2.14"})
     assert "maxmemory-policy is allkeys-lru" in unfit({**good, "maxmemory_policy": "allkeys-lru"})
-    assert without_password("redis://me:secret@host:6379/0") == "redis://me:…@host:6379/0"
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("redis://me:secret@host:6379/0", "redis://me:…@host:6379/0"),
+        ("rediss://:se:cr@et@host/0", "rediss://:…@host/0"),
+        ("redis://host/0?password=secret&db=1", "redis://host/0?password=…&db=1"),
+        ("unix://:secret@/run/redis.sock", "unix://:…@/run/redis.sock"),
+        ("redis://host:6379/0", "redis://host:6379/0"),
+        ("unix:///run/redis.sock", "unix:///run/redis.sock"),
+        ("embedded", "embedded"),
+    ],
+)
+def test_an_address_is_shown_without_its_password(address: str, shown: str) -> None:
+    assert without_password(address) == shown
 
 
 def test_long_answers_are_cut_to_a_line() -> None:
