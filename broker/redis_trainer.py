@@ -29,8 +29,8 @@ class RedisTrainer(RedisBroker):
         self.epoch = 0
 
     async def claim(self, epoch: int) -> RunState:
+        self.epoch = epoch  # before it is heard: a claim whose answer was lost is still ours, no stranger's
         await self.connection.direct("claim", epoch)
-        self.epoch = epoch
         state = await self.look()
         if state.is_open:
             await self.enter(timeout_s=10)

@@ -13,6 +13,7 @@ import structlog
 
 from broker.archive import Archive
 from broker.contract import Announcement, Books
+from broker.errors import Fenced
 from broker.redis_trainer import RedisTrainer
 from broker.role_process import beating, loaded
 from broker.settings import BrokerSection, ModelSection, RunSection, WeightsSection, broker_url, load_section
@@ -95,6 +96,11 @@ async def trainer_of(
     measurement = Measurement(folder / "evaluations.jsonl", held_out["size"], held_out["every"], goal)
 
     async def retake() -> Announcement:
+        now = (await broker.look()).epoch
+        if now > broker.epoch > 0:  # we were away, and not missed: coming back must not throw the other out
+            raise Fenced(
+                f"taking the run over again: refused, a trainer with epoch {now} has taken over; this one stops"
+            )
         live = await take_over(broker, store, bounds, lambda epoch: first_version(publication, epoch))
         await measurement.first(broker, live.version)
         return live
