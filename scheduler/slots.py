@@ -40,11 +40,19 @@ log = structlog.get_logger()
 QUEUE = "control"
 LEAVE_S = 90.0
 """Longest a worker waits for its controller's drain."""
+ANSWER_S = 5.0
+"""Longest Celery waits for an answer: without it a worker whose network is gone hears neither bells nor signals."""
 
 
 def celery_url(url: str) -> str:
     """Celery's way of writing a server's address: unix:///path becomes redis+socket:///path."""
     return url.replace("unix://", "redis+socket://", 1) if url.startswith("unix://") else url
+
+
+def deadlines(address: str) -> dict[str, Any]:
+    """Of Celery's own connections; a unix socket knows no keep-alive."""
+    network = {"socket_keepalive": True, "socket_connect_timeout": ANSWER_S} if "socket:" not in address else {}
+    return {"socket_timeout": ANSWER_S, "health_check_interval": 10, **network}
 
 
 def configured() -> Celery:
@@ -58,8 +66,11 @@ def configured() -> Celery:
         task_ignore_result=False,
         result_expires=3600,
         broker_connection_retry_on_startup=True,
-        broker_transport_options={"polling_interval": 0.1, "global_keyprefix": prefix},
+        broker_transport_options={"polling_interval": 0.1, "global_keyprefix": prefix, **deadlines(address)},
+        broker_connection_max_retries=None,  # a worker that gave up would take its controller along
         result_backend_transport_options={"global_keyprefix": prefix},
+        redis_socket_timeout=ANSWER_S,
+        redis_socket_connect_timeout=ANSWER_S,
         worker_hijack_root_logger=False,
         worker_cancel_long_running_tasks_on_connection_loss=False,
     )
