@@ -81,6 +81,8 @@ class Consuming:
     )
     """Answers of handlers, or the errors that end the stay, and the seconds each group took."""
     freed: asyncio.Event = field(default_factory=asyncio.Event)
+    asked_at: float = float("-inf")
+    """When it was last asked whether the run is over, monotonic seconds."""
 
     async def run(self) -> None:
         """One stay. Raises Reset and Unavailable when the run must be entered again, Broken and Misconfigured when the
@@ -124,10 +126,14 @@ class Consuming:
             return
 
     async def is_over(self) -> bool:
+        """Told to stop, or the run is finished. That is asked with empty hands only, and once in a blocking read's
+        time: a reader that is fed one group at a time would otherwise ask as often as it reads.
+        """
         if self.stop.is_set():
             return True
-        if self.held:
+        if self.held or time.monotonic() - self.asked_at < self.rules.block_s:
             return False
+        self.asked_at = time.monotonic()
         return bool((await self.broker.look()).finished)
 
     async def start(self, deliveries: Sequence[Delivery]) -> None:
