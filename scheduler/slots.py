@@ -17,22 +17,25 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import click
 import structlog
 from celery import Celery, bootsteps
-from celery.signals import worker_process_init
+from celery.signals import celeryd_init, worker_process_init
 from celery.worker.control import control_command, inspect_command
 
 from broker import telemetry
-from broker.errors import Broken
+from broker.errors import Broken, Misconfigured
 from broker.fleet import FLEET, FLEET_VARIABLE, Fleet
 from broker.role_process import leave
 from broker.settings import URL_VARIABLE
-from scheduler.devices import Devices
+from scheduler.devices import VISIBLE, Devices, cores_named, usable_cores, visible_gpus
 from scheduler.forked_child import hide_gpus
+from scheduler.hosting import check_hosting, slot_named
 from scheduler.slot import Slot
 
 log = structlog.get_logger()
@@ -77,14 +80,52 @@ def configured() -> Celery:
     return celery
 
 
+def checked(check: Callable[[str], object]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """An option's value as it was typed, if `check` does not refuse it."""
+
+    def callback(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+        try:
+            if value is not None:
+                check(value)
+        except Misconfigured as error:
+            raise click.BadParameter(str(error)) from None
+        return value
+
+    return callback
+
+
+def option(name: str, words: str, check: Callable[[str], object]) -> click.Option:
+    return click.Option((name,), default=None, help=words, callback=checked(check))
+
+
 app = configured()
-app.user_options["worker"].add(click.Option(("--slot",), default=None, help="Name of the slot this worker hosts."))
+app.user_options["worker"].add(option("--slot", "Name of the slot this worker hosts.", slot_named))
+app.user_options["worker"].add(option("--initial-pool", "Its pool when the fleet has no record of the slot.", str))
 app.user_options["worker"].add(
-    click.Option(("--initial-pool",), default="", help="Its pool when the fleet has no record of the slot.")
+    option(
+        "--cores",
+        "Cores its controllers stay on, as 2,3; default: anywhere.",
+        lambda text: cores_named(text, usable_cores()),
+    )
 )
-app.user_options["worker"].add(
-    click.Option(("--cores",), default="", help="Cores its controllers stay on, as 2,3; default: anywhere.")
-)
+
+
+def fleet_here() -> Fleet:
+    """The fleet that the environment names; the first call connects."""
+    return Fleet.at(os.environ.get(URL_VARIABLE, ""), os.environ.get(FLEET_VARIABLE, FLEET))
+
+
+@celeryd_init.connect
+def refuse_in_time(instance: Any, options: dict[str, Any], **_: Any) -> None:
+    """A worker that may not host its slot ends before it has started anything."""
+    if options.get("slot"):
+        try:
+            asyncio.run(
+                check_hosting(fleet_here(), options["slot"], options.get("initial_pool") or "", str(instance.hostname))
+            )
+        except Misconfigured as error:
+            sys.stderr.write(f"{error}\n")
+            sys.exit(error.exit_code)
 
 
 class SlotStep(bootsteps.StartStopStep):
@@ -95,9 +136,16 @@ class SlotStep(bootsteps.StartStopStep):
 
     requires = ("celery.worker.components:Pool",)
 
-    def __init__(self, worker: Any, slot: str | None = None, initial_pool: str = "", cores: str = "", **_: Any) -> None:
+    def __init__(
+        self,
+        worker: Any,
+        slot: str | None = None,
+        initial_pool: str | None = None,
+        cores: str | None = None,
+        **_: Any,
+    ) -> None:
         self.slot_id, self.initial_pool, self.node = slot or "", initial_pool or "", str(worker.hostname)
-        self.cores = tuple(int(core) for core in (cores or "").split(",") if core)
+        self.cores = cores_named(cores or "", usable_cores())
         self.enabled = bool(slot)
         self.slot: Slot | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -133,8 +181,11 @@ class SlotStep(bootsteps.StartStopStep):
 
     async def supervise(self) -> None:
         self.loop = asyncio.get_running_loop()
-        fleet = Fleet.at(os.environ.get(URL_VARIABLE, ""), os.environ.get(FLEET_VARIABLE, FLEET))
-        devices = Devices(gpus=os.environ.get("CUDA_VISIBLE_DEVICES", ""), cores=self.cores)
+        fleet = fleet_here()
+        gpus = os.environ.get(VISIBLE, "")
+        if not gpus and (there := visible_gpus(os.environ)):
+            log.warning("the slot owns every GPU", gpus=",".join(there), mend=f"start its worker with {VISIBLE}=N")
+        devices = Devices(gpus=gpus, cores=self.cores)
         self.slot = Slot(self.slot_id, fleet, devices, initial=self.initial_pool, node=self.node)
         await self.slot.supervise(self.stopped)
 
@@ -159,9 +210,11 @@ def ask(state: Any, what: Any) -> Any:
     return step.call(what)
 
 
-@control_command(args=[("pool", str), ("epoch", int)], signature="<POOL> <EPOCH>")
-def assign_pool(state: Any, pool: str, epoch: int, **_: Any) -> Any:
+@control_command(args=[("pool", str), ("epoch", str)], signature="<POOL> <EPOCH>")
+def assign_pool(state: Any, pool: str = "", epoch: str | int = "", **_: Any) -> Any:
     """Move this worker's slot to POOL, if EPOCH is newer than what it obeys."""
+    if not pool or not str(epoch).isdecimal():
+        return {"refused": f'assign_pool "{pool}" "{epoch}": nothing was moved; say assign_pool POOL EPOCH, a number'}
     return ask(state, lambda slot: slot.order(pool, int(epoch)))
 
 

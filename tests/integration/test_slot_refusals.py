@@ -1,0 +1,89 @@
+"""What a slot's worker and its control commands refuse, with what they would accept; nothing moves, nobody is left."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.test_launcher import QUICK, SLOWER, until
+from tests.integration.test_slots import Host, hosted
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """A run that nobody works for, and one empty slot."""
+    with hosted(tmp_path_factory.mktemp("refusals"), [*QUICK, *SLOWER]) as made:
+        made.begin()
+        made.start("gpu0", "")
+        made.reach("gpu0", state="vacant")
+        yield made
+
+
+def worker(host: Host, *options: str, node: str = "gpu9") -> tuple[int, str]:
+    """Exit code and words of a worker that is to be refused."""
+    argv = [sys.executable, "-m", "celery", "-A", "scheduler.slots", "worker", "-n", f"{node}@here", "-c", "1"]
+    done = subprocess.run(
+        [*argv, "-Q", "control", "-l", "error", *options],
+        env=host.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--slot", "gpu/9"), '"gpu/9" cannot name a slot; nothing was started; use letters, digits'),
+        (("--slot", "gpu9", "--cores", "0,4096"), "4096: no core of this machine; nothing was started; cores: 0"),
+        (("--slot", "gpu9", "--initial-pool", "rolout"), '"rolout" is no pool of run addition-'),
+        (("--slot", "gpu9", "--initial-pool", "rolout"), "nothing was started; pools: rollout, train"),
+    ],
+)
+def test_a_worker_that_cannot_host_its_slot_ends_before_it_begins(
+    host: Host, options: tuple[str, ...], told: str
+) -> None:
+    code, said = worker(host, *options)
+    assert code == 2
+    assert told in " ".join(said.split())
+    assert "gpu9" not in host.on_the_fleet(lambda fleet: fleet.slots())
+
+
+def test_a_slot_is_hosted_once(host: Host) -> None:
+    code, said = worker(host, "--slot", "gpu0", node="other")
+    assert code == 2
+    assert "slot gpu0 is hosted by gpu0@here" in said
+    assert host.said("gpu0")["node"] == "gpu0@here"
+    assert host.workers["gpu0"].poll() is None
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("rolout", "7"), '"rolout" is no pool, nothing was moved; pools: rollout, train'),
+        (("train", "1"), "epoch 1 is not newer, nothing was moved; the slot obeys epoch 1, pool none"),
+        (("train", "twelve"), "say assign_pool POOL EPOCH, a number"),
+    ],
+)
+def test_an_order_that_cannot_be_obeyed_is_answered_with_what_can(
+    host: Host, words: tuple[str, ...], told: str
+) -> None:
+    answer = host.celery("control", "-d", "gpu0@here", "assign_pool", *words)["gpu0@here"]
+    assert told in answer["refused"]
+    assert host.said("gpu0")["epoch"] == 1
+
+
+def test_a_worker_without_a_slot_says_how_to_give_it_one(host: Host) -> None:
+    argv = [sys.executable, "-m", "celery", "-A", "scheduler.slots", "worker", "-n", "plain@here", "-c", "1"]
+    with Path("/dev/null").open("w") as nowhere:
+        host.workers["plain"] = subprocess.Popen(
+            [*argv, "-Q", "control", "-l", "error"], env=host.environment, stdout=nowhere, stderr=nowhere
+        )
+    answer = until(lambda: host.celery("inspect", "slot_status").get("plain@here"))
+    assert "start it with --slot NAME" in answer["error"]
