@@ -22,7 +22,10 @@ class Transient(TidemillError):
 
 
 class Unavailable(Transient):
-    """The server did not answer in time, refused, or is loading its data."""
+    """The server did not answer in time, refused, or is loading its data. A process that leaves with it did nothing
+    wrong: however often that happens, it is started again."""
+
+    exit_code = 69
 
 
 class Backpressure(Transient):

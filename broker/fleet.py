@@ -25,6 +25,8 @@ FLEET = "fleet"
 FLEET_VARIABLE = "TIDEMILL_FLEET"
 """Environment variable that names it, for workers, schedulers and commands."""
 DECISIONS_KEPT = 10_000
+MOVES_KEPT_S = 7200
+"""Moves that a scheduler ordered are remembered for so long."""
 
 Answer = Literal["done", "stale", "fenced", "pinned"]
 Pin = Literal["pin", "unpin", ""]
@@ -106,7 +108,7 @@ class Fleet:
     ) -> Assigned:
         """Want `slot` in `pool`, if its record still has the epoch `seen`. Without a lease it is a person's order."""
         holder, epoch = (lease.holder, str(lease.epoch)) if lease else ("", "")
-        reply = await self.script("assign", slot, pool, seen, holder, epoch, pin, reason, by)
+        reply = await self.script("assign", slot, pool, seen, holder, epoch, pin, reason, by, MOVES_KEPT_S)
         return Assigned(answer=cast("Answer", text(reply[0])), pool=text(reply[1]), epoch=int(text(reply[2]) or 0))
 
     async def offer(self, slot: str, pool: str, epoch: int) -> Wanted:
@@ -137,7 +139,7 @@ class Fleet:
 
     # What supervisors say
 
-    async def say(self, slot: str, facts: Mapping[str, str | int | float | bool]) -> None:
+    async def say(self, slot: str, facts: Mapping[str, Any]) -> None:
         """A supervisor's report; it carries the server's time."""
         seconds, micros = await self.ask("reading the clock", self.client.time())
         said = json.dumps({**facts, "at": seconds + micros / 1e6})
@@ -162,6 +164,28 @@ class Fleet:
 
     async def resign(self, holder: str) -> None:
         await self.script("lead", holder, 0)
+
+    async def moves(self, within_s: float) -> list[float]:
+        """How long ago schedulers ordered moves, seconds, the oldest first: every one of the last `within_s`, at most
+        `MOVES_KEPT_S`.
+        """
+        pipe = self.client.pipeline(transaction=True)
+        pipe.time()
+        pipe.zrange(self.prefix + "moves", 0, -1, withscores=True)
+        (seconds, micros), raw = await self.ask("reading moves", pipe.execute())
+        ages = [seconds + micros / 1e6 - at for _, at in raw]
+        return [age for age in ages if age <= within_s]
+
+    async def note_costs(self, costs: Mapping[str, float], lease: Lease) -> bool:
+        """Remember what moves to each pool cost, seconds; refused (False) when the lease is another's by now."""
+        flat = [part for pool, seconds in costs.items() for part in (pool, round(seconds, 3))]
+        reply = await self.script("note_costs", lease.holder, str(lease.epoch), *flat)
+        return text(reply[0]) == "done"
+
+    async def costs(self) -> dict[str, float]:
+        """Pool → seconds that a move to it costs, as the schedulers so far have measured."""
+        raw = await self.ask("reading move costs", self.client.hgetall(self.prefix + "costs"))
+        return {text(pool): float(seconds) for pool, seconds in raw.items()}
 
     async def decided(self, decision: Mapping[str, Any]) -> None:
         """Append a decision to the story."""

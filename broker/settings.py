@@ -155,6 +155,10 @@ def run_folder_settings(folder: Path) -> dict[str, Any]:
         )
     try:
         sections = json.loads(path.read_text())
+    except OSError as error:
+        raise Misconfigured(
+            f"{path} cannot be read ({error}); nothing was started; give this account the right to read it"
+        ) from None
     except ValueError as error:
         raise Misconfigured(
             f"{path} is no JSON ({error}); nothing was started; put back what the run wrote, or start a new run"

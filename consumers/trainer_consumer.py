@@ -77,10 +77,10 @@ class Trainer:
         await self.regain()
         self.meter.ready = True
         while not self.stop.is_set():
-            reason = await self.reached_end()
-            if reason:
-                return await self.finish(reason)
             try:
+                reason = await self.reached_end()
+                if reason:
+                    return await self.finish(reason)
                 choice = await self.collect()
                 if isinstance(choice, Batch):
                     await self.step(choice)

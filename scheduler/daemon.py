@@ -10,63 +10,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import structlog
 
 from broker.errors import TidemillError
-from broker.fleet import Fleet, Lease, Served
-from broker.redis_broker import RedisBroker
-from broker.settings import load_section, run_folder_settings
-from scheduler.lookout import Lookout, Said
+from broker.fleet import Fleet, Lease
+from scheduler.charge import Charge
+from scheduler.lookout import Said
 from scheduler.observation import Observation
-from scheduler.placements import create
-from scheduler.placements.base import Placement, Targets
-from scheduler.planner import WINDOW_S, Decision, Move, Rules, plan
-from scheduler.pools import Pool
-from scheduler.served_run import pools_of
-from scheduler.settings import SchedulerSection
+from scheduler.planner import Decision, Move
 
 log = structlog.get_logger()
 
 LEASE_S = 15.0
 """A leader that is silent for so long is replaced."""
+BELL_S = 5.0
+"""Longest a bell is waited for."""
+FAILED_S = 5.0
+"""Pause after a cycle that failed for no reason it knows."""
 
 Ring = Callable[[str, str, int], None]
 """(node, pool, epoch): ring a slot's bell; that it is heard is not needed."""
-
-
-@dataclass(slots=True)
-class Charge:
-    """The run that is scheduled, and how."""
-
-    served: Served
-    pools: Sequence[Pool]
-    settings: SchedulerSection
-    placement: Placement
-    lookout: Lookout
-
-    @classmethod
-    async def of(cls, fleet: Fleet, served: Served) -> Charge:
-        raw = run_folder_settings(Path(served.folder))
-        settings = load_section(SchedulerSection, "scheduler", raw["scheduler"])
-        run = await RedisBroker.connect(served.url, served.run)
-        train = raw["train"]
-        lookout = Lookout(fleet, run, groups=int(train["groups"]), staleness=int(train["staleness"]))
-        return cls(served, pools_of(raw), settings, create(settings), lookout)
-
-    @property
-    def rules(self) -> Rules:
-        return Rules(
-            horizon_s=self.settings.horizon_s,
-            dwell_s=self.settings.dwell_s,
-            switching=self.settings.switching,
-            drain_s=self.settings.drain_s,
-        )
 
 
 @dataclass(slots=True)
@@ -81,7 +48,8 @@ class Daemon:
     dry_run: bool = False
     charge: Charge | None = None
     lease: Lease | None = None
-    moves: deque[float] = field(default_factory=lambda: deque[float](maxlen=10_000))
+    costs: dict[str, float] = field(default_factory=dict[str, float])
+    """What moves cost, as the fleet's record says."""
     said: str = ""
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -97,11 +65,22 @@ class Daemon:
                     pause_s = self.charge.settings.every_s
             except TidemillError as error:
                 self.once(f"waiting: {error}")
+            except Exception as error:  # noqa: BLE001  a fault of ours or of an extension: said, and tried again
+                pause_s = FAILED_S
+                self.failed(error)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), pause_s)
+        await self.drop_charge()
         if self.lease is not None:
             with contextlib.suppress(TidemillError):
                 await self.fleet.resign(self.holder)
+
+    def failed(self, error: Exception) -> None:
+        """Say so: the next cycle may do better, and slots go on without."""
+        sentence = f"waiting: a cycle failed ({type(error).__name__}: {error}); slots stay where they are"
+        if sentence != self.said:
+            log.error("a cycle failed", exc_info=error)
+        self.once(sentence)
 
     async def leads(self) -> bool:
         """Whether it may decide now. A dry run needs no lease: it moves nothing."""
@@ -114,43 +93,50 @@ class Daemon:
             return False
         if self.lease != answer:
             self.lease = answer
-            self.moves = await self.remembered()
+            await self.drop_charge()  # what another leader learned meanwhile is read anew
             self.once(f"leading, epoch {answer.epoch}")
         return True
-
-    async def remembered(self) -> deque[float]:
-        """When moves were ordered lately, whoever led."""
-        now = time.time()
-        story = await self.fleet.decisions(1000)
-        return deque([one["at"] for one in story for _ in one["moves"] if now - one["at"] < WINDOW_S], maxlen=10_000)
 
     async def has_run(self) -> bool:
         served = await self.fleet.served()
         if served is None:
             self.once("waiting: the fleet has no run to work for; `tidemill run --slots N` names one")
             return False
-        if self.charge is None or self.charge.served != served:
-            if self.charge is not None:
-                await self.charge.lookout.run.close()
+        if self.charge is not None and not self.charge.holds(served):
+            await self.drop_charge()
+        if self.charge is None:
+            recorded = await self.fleet.costs()
             self.charge = await Charge.of(self.fleet, served)
+            self.charge.lookout.rates.move_s.update({**self.costs, **recorded})
+            self.costs = recorded
         return True
+
+    async def drop_charge(self) -> None:
+        charge, self.charge = self.charge, None
+        if charge is not None:
+            await charge.close()
 
     async def cycle(self, charge: Charge) -> None:
         """One decision, and what follows from it."""
         now = time.time()
-        observation, state = await charge.lookout.look(now, self.moves)
+        observation, state = await charge.lookout.look(now)
+        await self.note_costs(charge.lookout.rates.move_s)
         if state.finished:
             self.once(f"waiting: run {charge.served.run} has ended: {state.finished}")
             return
-        decision = decide(observation, charge, is_open=state.is_open)
+        decision = charge.decide(observation, is_open=state.is_open)
         reports = charge.lookout.reports
         await self.reconcile(observation, reports)
         done = [move for move in decision.moves if not self.dry_run and await self.act(move, decision, reports)]
-        self.moves.extend(now for _ in done)
         if not self.dry_run:
-            await self.fleet.decided(facts(decision, done))
+            await self.fleet.decided(facts(decision, done, self.costs))
         if decision.moves or decision.sentence != self.said:
             self.once(decision.sentence)
+
+    async def note_costs(self, measured: Mapping[str, float]) -> None:
+        """What moves cost outlives its leader: the next one plans with it."""
+        if measured != self.costs and self.lease is not None and await self.fleet.note_costs(measured, self.lease):
+            self.costs = dict(measured)
 
     async def act(self, move: Move, decision: Decision, reports: Mapping[str, Said]) -> bool:
         """Write the order and ring; refused when the slot's record is not what was looked at."""
@@ -177,8 +163,12 @@ class Daemon:
 
     async def rung(self, report: Said, pool: str, epoch: int) -> None:
         node = str(report.get("node", ""))
-        if node and not self.dry_run:
-            await asyncio.to_thread(self.ring, node, pool, epoch)
+        if not node or self.dry_run:
+            return
+        try:
+            await asyncio.wait_for(asyncio.to_thread(self.ring, node, pool, epoch), BELL_S)
+        except Exception as error:  # noqa: BLE001  whatever a bell fails of: the slot reads its record anyway
+            log.warning("a bell did not ring", node=node, reason=f"{type(error).__name__}: {error}")
 
     def once(self, sentence: str) -> None:
         """Say what is new."""
@@ -187,19 +177,7 @@ class Daemon:
             self.say(sentence)
 
 
-def decide(observation: Observation, charge: Charge, *, is_open: bool) -> Decision:
-    targets = charge.placement.targets(observation, charge.pools) if is_open else opening(observation, charge.pools)
-    return plan(observation, charge.pools, targets, charge.rules)
-
-
-def opening(observation: Observation, pools: Sequence[Pool]) -> Targets:
-    """A closed run has no work and no rates: it needs the last pool's controller to open it; others are made ready."""
-    rest, last = pools[:-1], pools[-1]
-    each, more = divmod(max(0, observation.usable - 1), max(1, len(rest)))
-    split = {pool.name: each + (at < more) for at, pool in enumerate(rest)}
-    return Targets(split={**split, last.name: 1}, reason=f"only {last.name} opens a closed run", insists=True)
-
-
-def facts(decision: Decision, done: Sequence[Move]) -> Mapping[str, Any]:
+def facts(decision: Decision, done: Sequence[Move], costs: Mapping[str, float]) -> Mapping[str, Any]:
     """The decision as it is recorded: the moves are those that were really ordered."""
-    return {**asdict(decision), "now": decision.at, "moves": [asdict(move) for move in done]}
+    numbers = {**decision.numbers, **{f"move_s.{pool}": round(seconds, 2) for pool, seconds in costs.items()}}
+    return {**asdict(decision), "now": decision.at, "moves": [asdict(move) for move in done], "numbers": numbers}

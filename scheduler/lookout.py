@@ -7,7 +7,7 @@ become moments of this process's clock, so hosts need no common one.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,8 @@ from broker.contract import RunState
 from broker.fleet import Fleet, Wanted
 from broker.redis_broker import RedisBroker
 from scheduler.lifecycle import State
-from scheduler.observation import Observation, Slot
+from scheduler.observation import Observation, Service, Slot
+from scheduler.planner import WINDOW_S
 from scheduler.rates import Rates
 
 SILENT_S = 10.0
@@ -43,13 +44,14 @@ class Lookout:
     closed: deque[tuple[int, int]] = field(default_factory=lambda: deque[tuple[int, int]](maxlen=SURVIVAL_LOOKS))
     """(trained, without signal) at each look."""
 
-    async def look(self, now: float, moves: Sequence[float]) -> tuple[Observation, RunState]:
+    async def look(self, now: float) -> tuple[Observation, RunState]:
         """One look. Raises Unavailable."""
         state = await self.run.look()
         records, said = await self.fleet.records(), await self.fleet.said()
         slots = [slot_of(name, record, said.get(name, {}), now) for name, record in sorted(records.items())]
         self.reports = said
         self.note_moves(said)
+        self.rates.shapes = shapes_of(said)
         self.rates.observe(slots, now)
         observation = Observation(
             now=now,
@@ -61,7 +63,7 @@ class Lookout:
             staleness=state.staleness if state.cap else self.staleness,
             version=state.live.version if state.live else 0,
             surviving=self.surviving((await self.run.books()).counts),
-            moves=tuple(moves),
+            moves=tuple(now - age_s for age_s in await self.fleet.moves(WINDOW_S)),
         )
         return observation, state
 
@@ -81,6 +83,22 @@ class Lookout:
         return trained / (trained + without) if trained else 1.0
 
 
+def shapes_of(said: Mapping[str, Said]) -> dict[str, Service]:
+    """Pool → how its slots work on several groups at once: the mean of what they say."""
+    found: dict[str, list[Mapping[str, float]]] = {}
+    for report in said.values():
+        for pool, work in report.get("work", {}).items():
+            found.setdefault(pool, []).append(work)
+    return {
+        pool: Service(
+            item_s=0.0,
+            places=sum(work.get("places", 1.0) for work in works) / len(works),
+            half_at=sum(work.get("half_at", 0.0) for work in works) / len(works),
+        )
+        for pool, works in found.items()
+    }
+
+
 def slot_of(name: str, record: Wanted, said: Said, now: float) -> Slot:
     """A slot from its record and its last report; an order it has not heard of yet counts as begun."""
     age_s = float(said.get("age_s", SILENT_S + 1))
@@ -97,6 +115,7 @@ def slot_of(name: str, record: Wanted, said: Said, now: float) -> Slot:
         bound_for=bound_for,
         drain_by=now - age_s + float(said.get("drain_left_s", 0.0)),
         busy_s=float(work.get("busy_s", 0.0)),
+        spent_s=float(work["spent_s"]) if "spent_s" in work else None,
         items=int(work.get("items", 0)),
         holds=int(said.get("held", 0)) > 0,
         epoch=record.epoch,

@@ -1,8 +1,11 @@
 """Whether a controller process that ended is started again, and when.
 
 For: the judgement, from exit codes and times alone. Not for: doing it (`controller_process`). Exit codes are those of
-`broker.errors`: 0 finished · 2 misconfigured · 70 broken · 75 transient · 76 fenced; a negative code is the signal it
-died of.
+`broker.errors`: 0 finished · 2 misconfigured · 69 no server · 70 broken · 75 transient · 76 fenced; a negative code is
+the signal it died of.
+
+A life *failed* if it did no work and was short. Failures in a row end in giving up, whatever kinds they were; only a
+server that is away is waited for, for as long as it takes.
 """
 
 from __future__ import annotations
@@ -11,10 +14,25 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from broker.errors import Broken, Fenced, Misconfigured, Transient
+from broker.errors import Broken, Fenced, Misconfigured, Transient, Unavailable
 
-FIRST_PAUSE_S = 0.1
-LONGEST_PAUSE_S = 5.0
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pauses:
+    """Before the first new start after a failure, how they grow with each that follows in a row, and the longest."""
+
+    first_s: float
+    factor: float
+    longest_s: float
+
+    def after(self, failures: int) -> float:
+        return min(self.longest_s, self.first_s * self.factor ** max(0, failures - 1))
+
+
+CRASHED = Pauses(first_s=0.1, factor=2, longest_s=5.0)
+ABSENT = Pauses(first_s=0.1, factor=2, longest_s=5.0)
+PASSING = Pauses(first_s=1.0, factor=4, longest_s=60.0)
+"""What the process itself calls passing is given time to pass: five starts reach over a minute and a half."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +50,11 @@ class Exit:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     crashes: int = 5
-    """Crashes in a row after which the run stops: lives without progress, shorter than `window_s`."""
+    """Failures in a row after which it is given up."""
     window_s: float = 60.0
+    """A life without progress that crashed failed if it was shorter."""
+    passing_s: float = 600.0
+    """The same for one that left with a passing fault: it may need long to load before it meets it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,24 +95,34 @@ def decide_respawn(exits: Sequence[Exit], now: float, limits: Limits) -> Decisio
         return StopRun(reason=f"{how}; it would say the same again, so it is not restarted", exit_code=last.code)
     if last.code == Broken.exit_code:
         return StopRun(reason=f"{how}; it is not restarted, so that its evidence stays", exit_code=last.code)
+    if last.code == Unavailable.exit_code:
+        pause = ABSENT.after(absences_in_a_row(exits))
+        return Respawn(at=now + pause, reason=f"{how}; starting it again in {pause:g} s, as often as it takes")
     failures = failures_in_a_row(exits, limits)
-    crashes = sum(failure.code != Transient.exit_code for failure in failures)
-    if crashes >= limits.crashes:
+    if failures >= limits.crashes:
         return StopRun(
-            reason=f"{how}, {crashes} times in a row without progress; giving up", exit_code=Broken.exit_code
+            reason=f"{how}, {failures} times in a row without progress; giving up", exit_code=Broken.exit_code
         )
-    pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** max(0, len(failures) - 1))
+    pause = (PASSING if last.code == Transient.exit_code else CRASHED).after(failures)
     return Respawn(at=now + pause, reason=f"{how} after {last.lived_s:.1f} s; starting it again in {pause:g} s")
 
 
-def failures_in_a_row(exits: Sequence[Exit], limits: Limits) -> list[Exit]:
-    """The latest exits, newest first, back to the last life that was long or brought the run forward."""
-    failures: list[Exit] = []
+def failures_in_a_row(exits: Sequence[Exit], limits: Limits) -> int:
+    """The latest exits, back to the last life that was long or brought the run forward; absences of the server count
+    neither way."""
+    failures = 0
     for life in reversed(exits):
-        if life.progressed or life.lived_s >= limits.window_s:
+        if life.code == Unavailable.exit_code and not life.progressed:
+            continue
+        window_s = limits.passing_s if life.code == Transient.exit_code else limits.window_s
+        if life.progressed or life.lived_s >= window_s:
             break
-        failures.append(life)
+        failures += 1
     return failures
+
+
+def absences_in_a_row(exits: Sequence[Exit]) -> int:
+    return next((count for count, life in enumerate(reversed(exits)) if life.code != Unavailable.exit_code), len(exits))
 
 
 def in_words(code: int) -> str:
@@ -104,6 +135,7 @@ def in_words(code: int) -> str:
         Misconfigured.exit_code: "misconfigured",
         Broken.exit_code: "broken",
         Transient.exit_code: "a passing fault",
+        Unavailable.exit_code: "its server does not answer",
         1: "an error",
     }
     return f"exited with code {code} ({kinds[code]})" if code in kinds else f"exited with code {code}"

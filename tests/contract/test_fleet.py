@@ -106,6 +106,33 @@ async def test_a_report_ages_and_a_decision_stays(fleet: Fleet) -> None:
     assert await fleet.said() == {}
 
 
+async def test_moves_a_leader_ordered_are_remembered_with_their_age_and_a_persons_are_not(fleet: Fleet) -> None:
+    lease = await led(fleet)
+    for seen, slot in enumerate(["gpu0", "gpu1", "gpu0"]):
+        epoch = (await fleet.wanted(slot)).epoch
+        await fleet.assign(slot, f"pool{seen}", seen=epoch, reason="", by="one", lease=lease)
+    assert (await fleet.assign("gpu0", "train", seen=0, reason="", by="one", lease=lease)).answer == "stale"
+    await fleet.assign("gpu2", "judge", seen=0, reason="by hand", by="ann")
+    ages = await fleet.moves(60)
+    assert len(ages) == 3
+    assert 60 > ages[0] >= ages[1] >= ages[2] >= 0
+    await fleet.client.zadd(fleet.prefix + "moves", {"gpu9 1": 1.0})
+    assert len(await fleet.moves(60)) == 3
+    await fleet.assign("gpu1", "judge", seen=1, reason="", by="one", lease=lease)
+    assert await fleet.client.zcard(fleet.prefix + "moves") == 4
+
+
+async def test_only_the_leader_notes_what_moves_cost_and_its_successor_reads_it(fleet: Fleet) -> None:
+    assert await fleet.costs() == {}
+    first = await led(fleet, "one")
+    assert await fleet.note_costs({"rollout": 9.5, "train": 30.0}, first)
+    await fleet.resign("one")
+    second = await led(fleet, "two")
+    assert not await fleet.note_costs({"rollout": 1.0}, first)
+    assert await fleet.note_costs({"rollout": 8.25}, second)
+    assert await fleet.costs() == {"rollout": 8.25, "train": 30.0}
+
+
 async def test_a_fleet_serves_one_named_run(fleet: Fleet) -> None:
     assert await fleet.served() is None
     served = Served(run="addition-1", folder="/runs/addition-1", url="unix:///x")

@@ -54,7 +54,7 @@ class Story:
             for slot in slots:
                 await self.report(slot, held, look)
             await daemon.cycle(daemon.charge)
-        observation, _ = await daemon.charge.lookout.look(0.0, ())
+        observation, _ = await daemon.charge.lookout.look(0.0)
         for slot in slots:
             if slot.run is not None:
                 await slot.run.close()

@@ -1,5 +1,5 @@
 -- Where a slot is wanted. ARGV: key prefix, slot, pool, epoch the caller read, leader, its epoch ('' for a person),
--- pin ('pin' | 'unpin' | ''), reason, by
+-- pin ('pin' | 'unpin' | ''), reason, by, seconds that a scheduler's move is remembered
 local P, key = ARGV[1], ARGV[1] .. 'slot:' .. ARGV[2]
 local function field(name) return redis.call('HGET', key, name) or '' end
 if ARGV[5] ~= '' then
@@ -9,7 +9,12 @@ if ARGV[5] ~= '' then
 end
 local epoch = tonumber(field('epoch') == '' and '0' or field('epoch'))
 if epoch ~= tonumber(ARGV[4]) then return { 'stale', field('pool'), epoch } end
-redis.call('HSET', key, 'pool', ARGV[3], 'epoch', epoch + 1, 'reason', ARGV[8], 'by', ARGV[9], 'at', redis.call('TIME')[1])
+local time = redis.call('TIME')
+redis.call('HSET', key, 'pool', ARGV[3], 'epoch', epoch + 1, 'reason', ARGV[8], 'by', ARGV[9], 'at', time[1])
+if ARGV[5] ~= '' then
+  redis.call('ZREMRANGEBYSCORE', P .. 'moves', '-inf', time[1] - ARGV[10])
+  redis.call('ZADD', P .. 'moves', time[1] + time[2] / 1000000, ARGV[2] .. ' ' .. (epoch + 1))
+end
 if ARGV[7] == 'pin' then redis.call('HSET', key, 'pinned', '1') elseif ARGV[7] == 'unpin' then redis.call('HDEL', key, 'pinned') end
 redis.call('SADD', P .. 'slots', ARGV[2])
 return { 'done', ARGV[3], epoch + 1 }
