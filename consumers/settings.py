@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from broker.settings import Section
-from consumers.rewards.registry import JUDGES, REWARDS
+from consumers.rewards.names import JUDGES, REWARDS
 
 Place = Literal["cpu", "slot"]
 

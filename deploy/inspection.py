@@ -120,9 +120,14 @@ def open_groups(server: Records) -> list[Row]:
 
 def decisions(server: Records) -> list[Row]:
     """One row per decision of the scheduler, oldest first, with the numbers it stood on."""
+    return [decision_row(one) for one in recorded_decisions(server, NEWEST)]
+
+
+def recorded_decisions(server: Records, newest: int) -> list[dict[str, Any]]:
+    """The newest decisions as the scheduler wrote them down, oldest first."""
     stream = Keys(fleet_of(server.keys.run)).stream("decisions")
-    found = cast("list[tuple[str, dict[str, str]]]", server.client.xrevrange(stream, count=NEWEST))[::-1]
-    return [decision_row(json.loads(fields["decision"])) for _, fields in found]
+    found = cast("list[tuple[str, dict[str, str]]]", server.client.xrevrange(stream, count=newest))[::-1]
+    return [json.loads(fields["decision"]) for _, fields in found]
 
 
 def decision_row(decision: Row) -> Row:

@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from broker import registry
 from broker.errors import Misconfigured
-from consumers.rewards.registry import JUDGES, REWARDS
+from broker.registry import Named
+from consumers.rewards.names import JUDGES, REWARDS
 
 if TYPE_CHECKING:
     from consumers.rewards.judged import Judged
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from consumers.rewards.weighted import Weighted
     from consumers.settings import RewardPart, RewardSection
 
-    Named = tuple[str, RewardPart]
+    NamedPart = tuple[str, RewardPart]
     """A part under the name that metrics show."""
 
 
@@ -45,7 +45,7 @@ def preload(settings: RewardSection) -> None:
             judge_named(part).load(JUDGES)
 
 
-def pool_of(rules: Sequence[Named], settings: RewardSection) -> RulePool:
+def pool_of(rules: Sequence[NamedPart], settings: RewardSection) -> RulePool:
     from consumers.rewards.rule_pool import RulePool
     from consumers.rewards.rule_worker import Part
 
@@ -53,7 +53,7 @@ def pool_of(rules: Sequence[Named], settings: RewardSection) -> RulePool:
     return RulePool(parts, processes=settings.processes, timeout_s=settings.timeout_s, capacity=settings.capacity)
 
 
-def judge_of(one: Named) -> Judged:
+def judge_of(one: NamedPart) -> Judged:
     """A judge, made. Raises Misconfigured."""
     from consumers.rewards.base import Judge
     from consumers.rewards.judged import Judged
@@ -62,8 +62,8 @@ def judge_of(one: Named) -> Judged:
     return Judged(name, judge_named(part).made(JUDGES, Judge, **part.options))
 
 
-def judge_named(part: RewardPart) -> registry.Named:
-    return registry.Named(f'[reward] parts: "{part.name}"', part.name)
+def judge_named(part: RewardPart) -> Named:
+    return Named(f'[reward] parts: "{part.name}"', part.name)
 
 
 def path_of(name: str) -> str:
