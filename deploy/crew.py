@@ -15,11 +15,11 @@ from broker.errors import Fenced
 from broker.settings import URL_VARIABLE
 from consumers.settings import needs_judge
 from deploy.cores import LIGHT, Share, Usable, budget
-from deploy.last_words import readable
 from deploy.run_settings import RunSettings
 from deploy.slot_crew import slot_command, slot_shares
 from deploy.snapshot import Process
 from scheduler.controller_process import Command, ControllerProcess, thread_environment
+from scheduler.last_words import readable
 from scheduler.respawn import Decision, Leave, Limits, StopRun
 
 TRAINER = "trainer-0"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.last_words import readable
+from scheduler.last_words import readable
 
 
 @pytest.mark.parametrize(
