@@ -161,6 +161,16 @@ async def test_a_report_nobody_understands_stops_no_scheduler(scene: Scene) -> N
     await scene.decides_on()
 
 
+async def test_a_server_that_goes_away_is_waited_for(scene: Scene) -> None:
+    await scene.slot("gpu0", "rollout")
+    scene.start(scene.daemon())
+    await scene.decides_on()
+    embedded_server.stop(scene.world.folder)
+    await scene.until(scene.heard("the server did not answer"))
+    embedded_server.ensure(scene.world.folder)
+    await scene.decides_on()
+
+
 async def test_a_bell_that_fails_takes_back_no_order(scene: Scene) -> None:
     def broken(*_: object) -> None:
         raise ConnectionError("no such exchange")
