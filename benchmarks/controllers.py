@@ -71,11 +71,15 @@ def found(used: Sequence[Usage], moments: Moments, began: float, ended: float, c
     seconds = ended - began
     figures = {
         "middle_share": used[0].cpu_s / seconds,
+        "middle_waited_share": used[0].waited_s / seconds,
         "middle_mb": used[0].memory_mb,
         "middle_files": connections,
         "busiest_share": busiest.cpu_s / seconds,
         "busiest_mb": busiest.memory_mb,
         "all_share": sum(one.cpu_s for one in used) / seconds,
+        "controller_waited_share": statistics.fmean(
+            one.waited_s / seconds for one in used if one.name.startswith("controller")
+        ),
     }
     groups = sum(began <= moment < ended for moment in moments.scored.values())
     waits = sorted(

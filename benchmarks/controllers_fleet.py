@@ -25,6 +25,7 @@ from benchmarks import controllers_central as central
 from benchmarks import controllers_streams as streams
 from benchmarks.controllers_load import Load, Moments, Ready
 from broker import embedded_server
+from broker.telemetry import configure
 
 DEADLINE_S = 120
 """Of one case; a process that overruns it ends, and the benchmark with it."""
@@ -40,6 +41,8 @@ class Usage:
 
     name: str
     cpu_s: float
+    waited_s: float
+    """Ready to run and without a core."""
     memory_mb: float
     """Resident at the second look."""
 
@@ -71,16 +74,24 @@ class Fleet:
     def cpu_s(self) -> dict[str, float]:
         return {name: (times := process.cpu_times()).user + times.system for name, process in self.known.items()}
 
+    def waited_s(self) -> dict[str, float]:
+        return {name: waited_s(process.pid) for name, process in self.known.items()}
+
     def watched(self, seconds: float) -> tuple[float, float, list[Usage]]:
         """From when to when it was looked at, and what each process used."""
-        before, began = self.cpu_s(), time.monotonic()
+        before, waited_before, began = self.cpu_s(), self.waited_s(), time.monotonic()
         time.sleep(seconds)
-        ended, after = time.monotonic(), self.cpu_s()
+        ended, after, waited_after = time.monotonic(), self.cpu_s(), self.waited_s()
         return (
             began,
             ended,
             [
-                Usage(name=name, cpu_s=after[name] - before[name], memory_mb=process.memory_info().rss / 2**20)
+                Usage(
+                    name=name,
+                    cpu_s=after[name] - before[name],
+                    waited_s=waited_after[name] - waited_before[name],
+                    memory_mb=process.memory_info().rss / 2**20,
+                )
                 for name, process in self.known.items()
             ],
         )
@@ -104,6 +115,11 @@ class Fleet:
             process.join()
 
 
+def waited_s(pid: int) -> float:
+    """Of its first thread, which does the work in all of ours and in the server (`/proc/PID/schedstat`)."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+
+
 def heard(name: str, pipe: Connection) -> Any:
     """The next word of a process. Raises when it died or says nothing."""
     try:
@@ -117,6 +133,7 @@ def heard(name: str, pipe: Connection) -> Any:
 def live(part: Part, address: str, load: Load, pipe: Connection) -> None:
     """The whole life of a process: say when it is ready, work until told to stop, say what it noted."""
     signal.alarm(DEADLINE_S)
+    configure(None, process="", role="", console=False)
 
     async def main() -> Moments:
         stop = asyncio.Event()

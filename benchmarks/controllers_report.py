@@ -79,6 +79,7 @@ HEADS = {
     "groups/s": "---:",
     "hand-over p50, p99": "---:",
     "µs a group: middle, all": "---:",
+    "waited for a core: middle, controllers": "---:",
     "busiest process": "---",
     "middle's memory": "---:",
 }
@@ -92,6 +93,8 @@ def table(look: Look, pace: str) -> list[str]:
         cells = {"as": how, "KB": f"{size}", "controllers": f"{number}", "busiest process": look.busiest(name)}
         cells["offered/s"] = f"{rate * ((number + 1) // 2):,.0f}"
         cells["groups/s"] = "none"
+        waited = [look.result.median(name, f"{who}_waited_share") for who in ("middle", "controller")]
+        cells["waited for a core: middle, controllers"] = f"{waited[0]:.0%}, {waited[1]:.0%}"
         if "groups_per_s" in look.result.samples[name]:
             speed, p50, p99, middle, every, memory = (look.result.median(name, figure) for figure in FIGURES)
             cells |= {"groups/s": f"{speed:,.0f}", "hand-over p50, p99": f"{p50:,.1f}, {p99:,.1f} ms"}
