@@ -15,8 +15,11 @@ class SchedulerSection(Section):
     cores: Literal["auto", "shared"] = "auto"
     """`auto` gives trainer and producers cores of their own and as many threads; `shared` pins nothing."""
     crash_limit: int = Field(default=5, ge=1)
-    """A process that dies so many times within `crash_window_s` is not started again: the run stops and names it."""
+    """A process that fails so many times in a row is not started again: the run stops and names it, a slot is parked. A
+    server that is away fails nobody."""
     crash_window_s: float = Field(default=60.0, gt=0)
+    """A life without work that crashed failed if it was shorter; one that left with a passing fault, if it was shorter
+    than ten minutes."""
     slots: int = Field(default=0, ge=0)
     """Slots that move between pools; 0: a fixed placement without slots."""
     placement: str = "pressure"
