@@ -14,12 +14,12 @@ import asyncio
 import contextlib
 import subprocess
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import structlog
 
-from broker.errors import Misconfigured, TidemillError
+from broker.errors import Fenced, Misconfigured, TidemillError
 from broker.fleet import Fleet, Served, Wanted
 from broker.redis_broker import RedisBroker
 from scheduler.controller_process import Command, ControllerProcess, spawned
@@ -123,6 +123,7 @@ class Slot:
         now = time.monotonic()
         if self.state is State.MOVING and state is State.SERVING:
             self.moved, self.move_s = self.moved + 1, now - self.since
+            log.info("serving", pool=self.pool, move_s=round(self.move_s, 3))
         if state is not self.state:
             self.state, self.since = state, now
         if state is State.DRAINING and self.process is not None and self.drain_by == 0.0:
@@ -159,9 +160,18 @@ class Slot:
             self.give_up(decision.reason)
         elif isinstance(decision, Leave):
             self.not_before = time.monotonic() + AGAIN_S
+            self.give_way()
             self.happened(Event.LEFT)
         else:
             self.happened(Event.CRASHED)
+
+    def give_way(self) -> None:
+        """A fenced controller was replaced: started again, it would throw the other out. So the slot is free for other
+        work, unless a person said that this is its place.
+        """
+        assert self.process is not None
+        if self.process.exits[-1].code == Fenced.exit_code and not self.wanted.pinned:
+            self.wanted = replace(self.wanted, pool="")
 
     def spawn(self, now: float) -> None:
         """Start the wanted pool's controller on the served run, when there is one."""
