@@ -134,9 +134,9 @@ class Slot:
             self.pool, self.drain_by = self.wanted.pool, 0.0
 
     def end_process_of_another(self) -> None:
-        """A controller that holds nothing yet (still loading) is not worth a drain."""
-        if self.process is not None and self.pool != self.wanted.pool:
-            self.process.fence()
+        """One that still loads leaves at once; one that took work since it was last heard of finishes it."""
+        if self.process is not None and self.process.wanted and self.pool != self.wanted.pool:
+            self.process.drain(time.monotonic(), self.drain_s)
 
     def tick(self, now: float) -> None:
         """Watch the controller and the spare, or start them."""
@@ -221,10 +221,14 @@ class Slot:
     async def hear(self) -> None:
         """The served run, and the controller's own heartbeat in it."""
         served = await self.fleet.served()
+        if served is None and self.served is not None:
+            await self.fleet.serve(served := self.served)  # a server that lost its records takes them back
         if served != self.served:
             await self.change_run(served)
         if self.run is None or self.process is None or self.process.pid is None:
             return
+        if self.state is State.MOVING and not self.process.wanted:
+            return  # it belongs to the pool that was left
         beat = (await self.run.beats()).get(self.id)
         if beat is None or beat.get("pid") != self.process.pid:
             return
