@@ -20,7 +20,10 @@ import redis.asyncio as redis_asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
     BusyLoadingError,
+    NoPermissionError,
     NoScriptError,
     OutOfMemoryError,
     ReadOnlyError,
@@ -33,7 +36,7 @@ from redis.exceptions import (
     TimeoutError as RedisTimeoutError,
 )
 
-from broker.errors import Backpressure, Broken, Fenced, Refused, Reset, TidemillError, Unavailable
+from broker.errors import Backpressure, Broken, Fenced, Misconfigured, Refused, Reset, TidemillError, Unavailable
 from broker.streams import Keys
 
 REFUSED_WHEN_FULL = {"admit", "readmit", "forward_into_rollouts"}
@@ -60,6 +63,8 @@ ENTERED = {
 }
 """Verbs that carry the incarnation; `claim` and `open` are a trainer's way in."""
 
+REFUSING = (AuthenticationError, AuthorizationError, NoPermissionError)
+
 T = TypeVar("T")
 Arg = bytes | str | int | float
 
@@ -81,6 +86,11 @@ def sort_error(error: Exception, doing: str) -> TidemillError:
     if isinstance(error, OutOfMemoryError):
         return Backpressure(
             f"{doing}: the server is at its memory limit; waiting until work is settled; raise maxmemory if this lasts"
+        )
+    if any(isinstance(one, REFUSING) for one in (error, error.__cause__)):  # the client wraps some of its own
+        return Misconfigured(
+            f"{doing}: the server refuses who we say we are ({error}); stopping, for it would say so again; put name "
+            "and password of an account that may run scripts into the server's address"
         )
     if isinstance(
         error,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from broker import embedded_server
-from broker.errors import Unavailable
+from broker.errors import Misconfigured, Unavailable
 from broker.redis_broker import RedisBroker
 from broker.settings import URL_VARIABLE
 from deploy.run_check import load_run
@@ -54,6 +54,19 @@ def test_a_role_outlives_any_number_of_starts_without_a_server(tmp_path: Path) -
     finally:
         role.fence()
         watched(role, lambda: role.is_over)
+
+
+async def test_a_refused_password_is_no_absence_and_is_not_waited_for(tmp_path: Path) -> None:
+    with embedded_server.serving(tmp_path / "server") as url:
+        broker = await RedisBroker.connect(url, "run")
+        await broker.client.config_set("requirepass", "sesame")
+        for refused in (url, f"{url}?password=parsley"):
+            with pytest.raises(Misconfigured, match="refuses who we say we are") as said:
+                await RedisBroker.connect(refused, "run")
+            assert "parsley" not in str(said.value)
+        await (await RedisBroker.connect(f"{url}?password=sesame", "run")).close()
+        await broker.client.config_set("requirepass", "")
+        await broker.close()
 
 
 async def heartbeats(url: str, run: str) -> set[str]:
