@@ -59,6 +59,8 @@ class Line:
         self.sending: asyncio.Task[None] | None = None
 
     def send(self, head: object, *bodies: bytes) -> None:
+        if self.writer.is_closing():
+            return
         packed, size = packb(head), sum(map(len, bodies))
         frame = (LENGTHS.pack(len(packed), size), packed, *bodies)
         if size < PIECE and self.sending is None:

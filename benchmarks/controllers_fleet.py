@@ -30,7 +30,7 @@ from broker.telemetry import configure
 DEADLINE_S = 120
 """Of one case; a process that overruns it ends, and the benchmark with it."""
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["benchmarks.controllers"])
+PROCESSES.set_forkserver_preload(["benchmarks.controllers_fleet", "benchmarks.controllers_report"])
 
 Part = Callable[[str, Load, Ready, asyncio.Event], Coroutine[Any, Any, Moments]]
 
