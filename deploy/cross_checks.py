@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from broker.admission import cap
 from broker.errors import Misconfigured
 from broker.stop_rule import parse
+from consumers.settings import needs_judge
 from deploy.run_settings import RunSettings
 
 BYTES_PER_TOKEN = 16
@@ -102,6 +103,9 @@ def unwise(s: RunSettings, cores: int) -> Iterator[tuple[str, str]]:
     if s.reward.timeout_s >= s.run.watchdog_s:
         finding = f"[reward] timeout_s = {s.reward.timeout_s:g} with [run] watchdog_s = {s.run.watchdog_s:g}"
         yield f"{finding}: one slow score may look like a run that stands still", "raise watchdog_s"
+    if "judge" in s.pools and not needs_judge(s.reward):
+        finding = "[pools.judge] without a part of [reward] that is scored on a slot: no such pool is used"
+        yield finding, 'name a judge in [reward] parts, or write on = "slot" beside your own'
     if s.train.late == "keep":
         finding = f'[train] late = "keep" trains groups beyond staleness = {s.train.staleness}'
         yield finding, "the report will say how many"

@@ -17,10 +17,11 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from safetensors import SafetensorError, safe_open
 
 from broker.errors import Misconfigured, Poison, Transient
@@ -38,12 +39,23 @@ NAP_S = 0.05
 """Longest sleep of one step: the engine is spoken to between two steps."""
 
 
+def in_order(length: tuple[int, int]) -> tuple[int, int]:
+    """Raises ValueError for a least length that is more than the most, or less than one action."""
+    if not 1 <= length[0] <= length[1]:
+        raise ValueError("write [least, most] actions, 1 or more")
+    return length
+
+
+Length = Annotated[tuple[int, int], AfterValidator(in_order)]
+"""Least and most actions of a rollout."""
+
+
 class LaterLength(Section):
     """What changes while the run goes on."""
 
     version: int = Field(ge=0)
     """From the groups on that are begun under this weight version or a later one."""
-    length: tuple[int, int]
+    length: Length
 
 
 class ScriptedOptions(Section):
@@ -53,8 +65,8 @@ class ScriptedOptions(Section):
     """Share of rollouts that give the prompt's answer, at version 0."""
     gain: float = Field(default=0.0, ge=0)
     """How much the share rises with each version."""
-    length: tuple[int, int] = (1, 1)
-    """Least and most actions: a rollout is filled up to a number between them, drawn by its seed."""
+    length: Length = (1, 1)
+    """A rollout is filled up to a number of actions between these, drawn by its seed."""
     later: LaterLength | None = None
     pace_s: float = Field(default=0.0, ge=0)
     """Seconds one group takes, slept instead of computed; groups are served one after the other."""
@@ -207,6 +219,12 @@ def make(model_folder: Path, settings: RolloutSection, *, seed: int) -> Scripted
     if not config.is_file():
         raise Misconfigured(
             f"{model_folder} has no config.json, so it is no model folder; nothing was started; see [model] init"
+        )
+    most = max(length[1] for length in (options.length, options.later.length if options.later else (1, 1)))
+    if most > settings.max_tokens:
+        raise Misconfigured(
+            f"[rollout] options: up to {most} actions a rollout, but max_tokens = {settings.max_tokens} would cut them; "
+            f"nothing was started; set max_tokens to {most} or more"
         )
     longest = json.loads(config.read_text()).get("max_position_embeddings")
     return ScriptedCore(

@@ -111,7 +111,7 @@ def test_what_could_never_train_is_refused_with_its_numbers(overrides: list[str]
 
 def test_what_is_unwise_is_said_but_not_refused() -> None:
     overrides = ["run.steps=10", "reward.timeout_s=500", "train.late=keep", "model.dtype=bfloat16", "train.ranks=2"]
-    settings = load_run("addition", overrides)
+    settings = load_run("addition", [*overrides, "pools.judge.min=1"])
     said = "\n".join(warnings_between(settings, cores=2))
     for words in (
         "eval.every = 20",
@@ -120,6 +120,7 @@ def test_what_is_unwise_is_said_but_not_refused() -> None:
         'late = "keep"',
         "bfloat16",
         "ranks = 2 beside [pools.rollout] processes = 1 on 2 cores",
+        "[pools.judge] without a part of [reward]",
     ):
         assert words in said
     assert warnings_between(load_run("addition"), cores=2) == []

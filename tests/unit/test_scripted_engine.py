@@ -79,6 +79,22 @@ def test_a_group_begun_before_the_version_came_stays_as_it_was_planned(tmp_path:
     assert (rollouts.oldest_version, rollouts.newest_version) == (0, 1)
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"length": (5, 4)}, r"options\] length = .*write \[least, most\]"),
+        ({"length": (0, 4)}, r"options\] length = .*1 or more"),
+        (
+            {"later": {"version": 1, "length": (5, 129)}},
+            "up to 129 actions a rollout, but max_tokens = 128 would cut them",
+        ),
+    ],
+)
+def test_lengths_that_cannot_be_are_refused(tmp_path: Path, options: dict[str, Any], told: str) -> None:
+    with pytest.raises(Misconfigured, match=told):
+        core(tmp_path, **options)
+
+
 def test_an_unknown_option_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match=r'rollout.options\] later.lenght: unknown key; .*did you mean "length"'):
         core(tmp_path, later={"version": 1, "lenght": (1, 2)})
