@@ -223,7 +223,7 @@ def make(model_folder: Path, settings: RolloutSection, *, seed: int) -> Scripted
     most = max(length[1] for length in (options.length, options.later.length if options.later else (1, 1)))
     if most > settings.max_tokens:
         raise Misconfigured(
-            f"[rollout] options: up to {most} actions a rollout, but max_tokens = {settings.max_tokens} would cut them; "
+            f"[rollout] options: up to {most} actions a rollout, but max_tokens = {settings.max_tokens} cuts them; "
             f"nothing was started; set max_tokens to {most} or more"
         )
     longest = json.loads(config.read_text()).get("max_position_embeddings")

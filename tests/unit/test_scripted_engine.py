@@ -86,7 +86,7 @@ def test_a_group_begun_before_the_version_came_stays_as_it_was_planned(tmp_path:
         ({"length": (0, 4)}, r"options\] length = .*1 or more"),
         (
             {"later": {"version": 1, "length": (5, 129)}},
-            "up to 129 actions a rollout, but max_tokens = 128 would cut them",
+            "up to 129 actions a rollout, but max_tokens = 128 cuts them",
         ),
     ],
 )
