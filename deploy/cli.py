@@ -124,37 +124,45 @@ def inspect(
     folder = find_run(run, runs_root())
     with reachable(folder, saved_run(folder).broker) as url:
         rows = inspection.VIEWS[what](inspection.Records.reached(url, folder.name))
-    if not as_json:  # the numbers of a decision would fill the screen
-        rows = [{name: value for name, value in one.items() if name != "numbers"} for one in rows]
-    print_rows(rows, as_json)
+    print_rows(inspection.story(rows) if what == "decisions" and not as_json else rows, as_json)
 
 
 @app.command()
 def slots(
-    what: Annotated[str, typer.Argument(metavar="[list|move|unpin|drain]")] = "list",
+    what: Annotated[str, typer.Argument(metavar="[list|move|unpin|drain|env]")] = "list",
     slot: Annotated[str, typer.Argument(metavar="[SLOT]")] = "",
     pool: Annotated[str, typer.Argument(metavar="[POOL]", help="for move")] = "",
     run: Annotated[str, typer.Option(help="a run's folder or name")] = "latest",
     as_json: AsJson = False,
 ) -> None:
-    """A run's slots; `move SLOT POOL` pins one to a pool, `unpin SLOT` leaves it to the scheduler again."""
+    """A run's slots; `move SLOT POOL` pins one to a pool, `unpin SLOT` leaves it to the scheduler again; `env` tells a
+    shell where stock celery commands find them: eval "$(tidemill slots env)".
+    """
     import asyncio
+    import time
 
+    from deploy import slots_command as command
     from deploy.server import reachable
-    from deploy.slots_command import order, slot_rows
 
     orders: dict[str, tuple[str | None, Any]] = {"move": (pool, "pin"), "unpin": (None, "unpin"), "drain": ("", "pin")}
-    if what != "list" and (what not in orders or not slot or (what == "move") != bool(pool)):
-        raise Misconfigured(
-            f"slots {what} {slot} {pool}: nothing was done; say list, move SLOT POOL, unpin SLOT or drain SLOT"
-        )
+    is_order = what in orders and bool(slot) and (what == "move") == bool(pool)
+    if not is_order and (what not in ("list", "env") or slot):
+        words = " ".join(filter(None, (what, slot, pool)))
+        raise Misconfigured(f"slots {words}: nothing was done; say list, move SLOT POOL, unpin SLOT, drain SLOT or env")
     folder = find_run(run, runs_root())
     settings = saved_run(folder)
+    if what == "env":
+        print(command.environment(folder, settings))
+        return
     with reachable(folder, settings.broker) as url:
-        if what == "list":
-            print_rows(asyncio.run(slot_rows(url, folder)), as_json)
-        else:
-            console.print(asyncio.run(order(url, folder, settings, slot, *orders[what])), highlight=False)
+        if is_order:
+            console.print(asyncio.run(command.order(url, folder, settings, slot, *orders[what])), highlight=False)
+            return
+        rows = asyncio.run(command.slot_rows(url, folder))
+        print_rows(rows if as_json else [command.shown(row) for row in rows], as_json)
+        if rows and not as_json:
+            said = asyncio.run(command.last_word(url, folder, time.time()))
+            console.print(said, highlight=False, markup=False, soft_wrap=True)
 
 
 @app.command()

@@ -6,8 +6,10 @@ For: reading what the server holds, as it stands. Not for: changing it, or strea
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -28,6 +30,7 @@ ANSWER_S = 5.0
 """Longest a command waits for the server."""
 NEWEST = 1000
 """Most rows of a stream."""
+NUMBER = re.compile(r"[\d.]+")
 
 
 def looking_client(url: str, **options: Any) -> redis.Redis:
@@ -135,6 +138,30 @@ def decision_row(decision: Row) -> Row:
     moves = [f"{move['slot']} {move['source'] or 'vacant'} → {move['target']}" for move in decision["moves"]]
     facts = {name: decision[name] for name in ("split", "wanted", "numbers")}
     return {"at": f"{at:%H:%M:%S}", "decision": decision["sentence"], "moves": moves, **facts}
+
+
+def story(rows: list[Row]) -> list[Row]:
+    """Decisions as a person reads them: those that say the same again, but for a number, are told once."""
+    told: list[Row] = []
+    for same, group in groupby(rows, key=lambda row: (NUMBER.sub("", row["decision"]), row["split"], row["wanted"])):
+        alike = list(group)
+        _, split, wanted = same
+        told.append(
+            {
+                "at (UTC)": alike[0]["at"],
+                "times": len(alike),
+                "slots": in_words(split, wanted),
+                "decision": alike[-1]["decision"],
+                "moves": ", ".join(move for row in alike for move in row["moves"]),
+            }
+        )
+    return told
+
+
+def in_words(split: Mapping[str, int], wanted: Mapping[str, int]) -> str:
+    """`rollout 3 → 2, judge 0 → 1, train 1`."""
+    changes = {pool: f" → {wanted[pool]}" for pool, count in split.items() if wanted.get(pool, count) != count}
+    return ", ".join(f"{pool} {count}{changes.get(pool, '')}" for pool, count in split.items())
 
 
 def runs(root: Path) -> list[Row]:

@@ -2,7 +2,7 @@
 
 For: looking at streams and hashes with stock commands. Not for: a second client library, or how the reply is written
 down (`redis_reply`). `{}` in an argument stands for the run (`XLEN tm:{}:scored`), `{group}` for an open group's id
-(`HGETALL tm:{}:group:{group}`).
+(`HGETALL tm:{}:group:{group}`), `{fleet}` for the fleet that works for it (`HGETALL tm:{fleet}:said`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import redis
 from broker.errors import Misconfigured
 from broker.settings import without_password
 from deploy.inspection import Records, looking_client, no_answer, open_groups
+from deploy.slot_crew import fleet_of
 
 GROUP = "{group}"
+FLEET = "{fleet}"
 
 
 def words_for(url: str, run: str, arguments: Sequence[str]) -> list[str]:
@@ -37,8 +39,11 @@ def an_open_group(url: str, run: str) -> str:
 
 
 def expanded(arguments: Sequence[str], run: str, group: str = "") -> list[str]:
-    """`{}` becomes `{RUN}`, the hash tag that every key of the run carries; `{group}` becomes the group's id."""
-    return [argument.replace(GROUP, group).replace("{}", f"{{{run}}}") for argument in arguments]
+    """`{}` becomes `{RUN}`, the hash tag that every key of the run carries, `{fleet}` that of its fleet's keys, and
+    `{group}` the group's id.
+    """
+    fleet = f"{{{fleet_of(run)}}}"
+    return [argument.replace(GROUP, group).replace(FLEET, fleet).replace("{}", f"{{{run}}}") for argument in arguments]
 
 
 def stock_command(url: str, arguments: Sequence[str]) -> str:

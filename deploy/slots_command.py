@@ -8,44 +8,98 @@ from __future__ import annotations
 
 import difflib
 import getpass
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from broker import embedded_server
 from broker.errors import Misconfigured, Transient
-from broker.fleet import Fleet, Pin
+from broker.fleet import FLEET_VARIABLE, Fleet, Pin, Wanted
+from broker.settings import URL_VARIABLE, broker_url
 from consumers.settings import needs_judge
 from deploy.run_settings import RunSettings
+from deploy.server import EMBEDDED
 from deploy.slot_crew import fleet_of
 from scheduler.lookout import SILENT_S
 from scheduler.pools import pool_named, pools_in_use
 
 Row = dict[str, Any]
+BY_HAND = "by hand"
 
 
 async def slot_rows(url: str, folder: Path) -> list[Row]:
-    """One row per slot: where it is, where it is wanted, what it has done."""
+    """One row per slot: where it is and why, where it is wanted, what it has done."""
     fleet = await Fleet.connect(url, fleet_of(folder.name))
     try:
         records, said = await fleet.records(), await fleet.said()
     finally:
         await fleet.close()
-    return [row(name, record.pool, record.pinned, said.get(name, {})) for name, record in records.items()]
+    return [row(name, record, said.get(name, {})) for name, record in records.items()]
 
 
-def row(name: str, wanted: str, pinned: bool, said: Row) -> Row:
+def row(name: str, record: Wanted, said: Row) -> Row:
     silent = not said or said["age_s"] > SILENT_S
+    gpus, cores = said.get("gpus", ""), said.get("cores", "")
     return {
         "slot": name,
+        "devices": f"GPU {gpus}" if gpus else f"cores {cores}" if cores else "",
         "state": "dead" if silent else said["state"],
         "pool": said.get("pool", ""),
-        "wanted": f"{wanted} (pinned)" if pinned else wanted,
+        "wanted": f"{record.pool} (pinned)" if record.pinned else record.pool,
         "for_s": round(said.get("for_s", 0.0) + said.get("age_s", 0.0)),
         "held": said.get("held", 0),
         "moves": said.get("moved", 0),
+        "move_s": said.get("move_s", 0.0),
         "done": {pool: done["items"] for pool, done in said.get("work", {}).items()},
         "detail": said.get("detail", ""),
+        "reason": record.reason,
+        "by": record.by,
     }
+
+
+def shown(row: Row) -> Row:
+    """A slot as a person reads it: units at the numbers, and why it is where it is."""
+    return {
+        **{name: row[name] for name in ("slot", "devices", "state", "pool", "wanted")},
+        "for": duration(row["for_s"]),
+        "in hand": row["held"],
+        "done": ", ".join(f"{pool} {count}" for pool, count in row["done"].items()),
+        "moves": f"{row['moves']}, last {row['move_s']:.1f} s" if row["moves"] else "0",
+        "why": row["detail"] or (f"by hand: {row['by']}" if row["reason"] == BY_HAND else row["reason"]),
+    }
+
+
+def duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+async def last_word(url: str, folder: Path, now: float) -> str:
+    """What the scheduler decided last, in a sentence."""
+    fleet = await Fleet.connect(url, fleet_of(folder.name))
+    try:
+        story = await fleet.decisions(1)
+    finally:
+        await fleet.close()
+    if not story:
+        return "no scheduler has decided anything yet: slots stay where they are"
+    age_s = now - story[-1]["at"]
+    return f"decided {duration(age_s)} ago: {story[-1]['sentence']}"
+
+
+def environment(folder: Path, settings: RunSettings) -> str:
+    """For a shell: where stock `celery` and `redis-cli` find the run's server and fleet. Raises Misconfigured."""
+    url = broker_url(settings.broker)
+    if url == EMBEDDED:
+        if embedded_server.pid(folder / "redis") is None:
+            raise Misconfigured(
+                f"the server of {folder.name} ended with the run; nothing to connect to; `tidemill resume` starts it"
+            )
+        url = embedded_server.address(folder / "redis")
+    facts = {URL_VARIABLE: url, FLEET_VARIABLE: fleet_of(folder.name)}
+    return "export " + " ".join(f"{name}={shlex.quote(value)}" for name, value in facts.items())
 
 
 async def order(url: str, folder: Path, settings: RunSettings, slot: str, pool: str | None, pin: Pin) -> str:
@@ -58,7 +112,7 @@ async def order(url: str, folder: Path, settings: RunSettings, slot: str, pool: 
         record = await fleet.wanted(slot)
         target = record.pool if pool is None else pool
         by = getpass.getuser()
-        done = await fleet.assign(slot, target, seen=record.epoch, reason="by hand", by=by, pin=pin)
+        done = await fleet.assign(slot, target, seen=record.epoch, reason=BY_HAND, by=by, pin=pin)
     finally:
         await fleet.close()
     if done.answer != "done":

@@ -13,6 +13,7 @@ from deploy.redis_reply import shown, shown_reply
 def test_placeholders_stand_for_the_run_and_a_group() -> None:
     assert expanded(["XLEN", "tm:{}:scored"], "demo-1") == ["XLEN", "tm:{demo-1}:scored"]
     assert expanded(["HGETALL", "tm:{}:group:{group}"], "demo-1", "a/0/7") == ["HGETALL", "tm:{demo-1}:group:a/0/7"]
+    assert expanded(["HGETALL", "tm:{fleet}:said"], "demo-1") == ["HGETALL", "tm:{demo-1.fleet}:said"]
 
 
 def test_the_stock_command_is_complete() -> None:
