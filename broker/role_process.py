@@ -158,8 +158,11 @@ async def beating(
 
 
 async def beat(broker: RunBroker, name: str, role: str, meter: Meter, every_s: float) -> None:
-    """consumes: the meter   produces: a heartbeat   waits for: time   unblocked by: time"""
+    """consumes: the meter   produces: a heartbeat   waits for: time   unblocked by: time
+
+    Until it is ready it beats faster: somebody waits to hear so.
+    """
     while True:
         with contextlib.suppress(TidemillError):
             await broker.beat(name, {"role": role, "pid": os.getpid(), **meter.facts()})
-        await asyncio.sleep(every_s)
+        await asyncio.sleep(every_s if meter.ready else every_s / 4)

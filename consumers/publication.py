@@ -107,7 +107,9 @@ class Publication:
         return manifest
 
     def checkpoint(self, live: Announcement) -> None:
-        """Save the learner as it is after `live`."""
+        """Save the learner as it is after `live`, unless somebody has."""
+        if self.store.folder(checkpoint_path(live)).is_dir():
+            return
         with self.store.writing(checkpoint_path(live)) as folder:
             self.learner.save(folder)
             write_whole(folder / "checkpoint.json", json.dumps({"version": live.version, "epoch": live.epoch}).encode())

@@ -7,6 +7,7 @@ For: the loop that collects, trains, publishes, checkpoints, measures and ends t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -88,6 +89,9 @@ class Trainer:
                     return await self.finish(choice.reason)
             except (Reset, Unavailable) as lost:
                 await self.come_back(lost)
+        if self.live.version:
+            with contextlib.suppress(Reset, Unavailable):
+                await self.keep_house(leaving=True)
         return "stopped"
 
     async def regain(self) -> None:
@@ -249,12 +253,14 @@ class Trainer:
         self.records.step(self.live.version, groups, staleness, result, **times)
         log.info("trained", version=self.live.version, reward=self.records.last_reward, staleness=staleness.largest)
 
-    async def keep_house(self) -> None:
-        """Checkpoint when due, then delete what neither it nor anybody needs."""
-        if self.live.version % self.settings.checkpoint_every == 0:
+    async def keep_house(self, *, leaving: bool = False) -> None:
+        """Checkpoint when due, and when leaving, so that whoever trains next replays nothing; then delete what neither
+        it nor anybody needs.
+        """
+        if leaving or self.live.version % self.settings.checkpoint_every == 0:
             self.meter.stage = "saving a checkpoint"
             await asyncio.to_thread(self.publication.checkpoint, self.live)
-        if self.live.version % min(10, self.settings.checkpoint_every) == 0:
+        if leaving or self.live.version % min(10, self.settings.checkpoint_every) == 0:
             await self.publication.prune(self.live)
 
     async def reached_end(self) -> str:

@@ -37,6 +37,8 @@ TICK_S = 0.05
 """Between two looks at the controller."""
 LOOK_S = 1.0
 """Between two looks at the record when no bell rings; also how often it reports."""
+SOON_S = 0.2
+"""The same while a controller is expected to be ready any moment."""
 SETTLED_S = 3.0
 """A controller that has served so long is past its own start: a spare may be made beside it."""
 AGAIN_S = 1.0
@@ -87,7 +89,8 @@ class Slot:
         looked = 0.0
         while not stop.is_set():
             self.tick(time.monotonic())
-            if self.bell.is_set() or time.monotonic() - looked >= LOOK_S:
+            often = SOON_S if self.state is State.MOVING and self.process is not None else LOOK_S
+            if self.bell.is_set() or time.monotonic() - looked >= often:
                 self.bell.clear()
                 looked = time.monotonic()
                 await self.look()
