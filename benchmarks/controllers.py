@@ -15,12 +15,16 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from benchmarks.controllers_fleet import ARCHITECTURES, Usage
 from benchmarks.controllers_load import Load, Moments, Pace
 from benchmarks.controllers_report import draw, write_tables
+from benchmarks.message_sizes import parts_of
 from benchmarks.result import RESULTS, Result, circumstances, gathered
+from broker import codec
+from broker.messages import Group
 
 SIZES_KB = (1, 32, 1024)
 NUMBERS: Mapping[Pace, tuple[int, ...]] = {
@@ -156,9 +160,21 @@ def run(wanted: Sequence[Case], repeats: int, seconds: tuple[float, float]) -> R
             "paced_groups_per_s_of_a_rollout_controller": load.rate,
             "paced_score_s": load.score_s,
             "batch": load.batch,
+            "codec_us": {case.load.body_bytes >> 10: codec_us(case.load.body_bytes) for case in wanted},
         },
         samples=samples,
     )
+
+
+@cache
+def codec_us(size: int, times: int = 200) -> float:
+    """Processor time of decoding a group of this size once and encoding it once."""
+    parts = parts_of(size)
+    group = Group(id="", kind="train", prompt=parts.prompt, rollouts=parts.rollouts, scores=parts.scores)
+    packed, began = codec.encode_group(group), time.process_time()
+    for _ in range(times):
+        codec.encode_group(codec.decode_group_bytes(packed))
+    return round(1e6 * (time.process_time() - began) / times, 1)
 
 
 def headline(result: Result) -> str:
