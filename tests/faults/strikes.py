@@ -5,6 +5,7 @@ For: killing, and taking data away. Not for: what must be true afterwards (`audi
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -60,8 +61,9 @@ class Observed(Launched):
         try:
             until(condition, within_s)
         except AssertionError:
-            for name in ROLES:
-                os.kill(self.pid_of(name), signal.SIGUSR1)
+            for process in self.snapshot()["processes"].values():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process["pid"], signal.SIGUSR1)
             self.process.terminate()
             self.end(within_s=60)
             raise AssertionError(f"not within {within_s} s; see {self.folder}/logs:\n{self.text()}") from None
