@@ -28,6 +28,7 @@ from scheduler.lifecycle import Event, State, after, settled
 from scheduler.pools import SHIPPED
 from scheduler.respawn import Decision, Leave, StopRun
 from scheduler.served_run import ServedRun
+from scheduler.slot_report import report
 from scheduler.spare_process import SpareProcess
 from scheduler.tally import Tally
 
@@ -256,27 +257,7 @@ class Slot:
         self.spare.keep(self.known.spare_command(self.id, self.devices) if self.known and self.known.spare else None)
 
     def status(self) -> dict[str, Any]:
-        """What the slot says of itself; times are ages, because clocks of hosts differ."""
-        now = time.monotonic()
-        return {
-            "state": str(self.state),
-            "pool": self.pool,
-            "bound_for": self.wanted.pool if self.state is State.DRAINING else "",
-            "epoch": self.wanted.epoch,
-            "pinned": self.wanted.pinned,
-            "for_s": round(now - self.since, 3),
-            "ordered_s": round(now - self.ordered, 3),
-            "drain_left_s": round(max(0.0, self.drain_by - now), 3),
-            "moved": self.moved,
-            "move_s": round(self.move_s, 3),
-            "node": self.node,
-            "pid": (self.process.pid if self.process else None) or 0,
-            "detail": self.detail,
-            "gpus": self.devices.gpus,
-            "cores": ",".join(map(str, self.devices.cores)),
-            "held": self.tally.held,
-            "work": self.tally.work(),
-        }
+        return report(self, time.monotonic())
 
     async def leave(self) -> None:
         """The worker is told to stop: the controller drains by its deadline, then nothing is left."""

@@ -51,7 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     import_gently(options.run, options.commands)
     if not any(name in sys.modules for name in HEAVY):
         leave(0)
-    say({"import_s": round(time.monotonic() - began, 3), "rss_mb": psutil.Process().memory_info().rss >> 20})
+    memory = psutil.Process().memory_full_info()
+    say({"import_s": round(time.monotonic() - began, 3), "rss_mb": memory.rss >> 20, "own_mb": memory.uss >> 20})
     become(heard())
 
 
