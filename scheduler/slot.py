@@ -24,6 +24,7 @@ from broker.fleet import Fleet, Served, Wanted
 from broker.redis_broker import RedisBroker
 from scheduler.controller_process import Command, ControllerProcess, spawned
 from scheduler.devices import Devices
+from scheduler.last_words import readable
 from scheduler.lifecycle import Event, State, after, settled
 from scheduler.pools import SHIPPED
 from scheduler.respawn import Decision, Leave, StopRun
@@ -76,9 +77,9 @@ class Slot:
     run: RedisBroker | None = None
     tally: Tally = field(default_factory=Tally)
     moved: int = 0
-    """Moves that ended in a controller that takes work."""
+    """Moves that ended in a controller that takes work; one that is started again after a failure is none."""
     move_s: float = 0.0
-    """Seconds the last of them took from the end of the drain."""
+    """Seconds the last of them took once its run was there and the drain over."""
     not_before: float = 0.0
     drain_by: float = 0.0
     bell: asyncio.Event = field(default_factory=asyncio.Event)
@@ -125,8 +126,8 @@ class Slot:
         if state is State.DRAINING and self.process is None:
             state = settled(State.MOVING, self.wanted.pool)
         now = time.monotonic()
-        if self.state is State.MOVING and state is State.SERVING:
-            self.moved, self.move_s = self.moved + 1, now - self.since
+        if self.state is State.MOVING and state is State.SERVING and self.process and not self.process.exits:
+            self.moved, self.move_s = self.moved + 1, now - self.process.started_at
             log.info("serving", pool=self.pool, move_s=round(self.move_s, 3))
         if state is not self.state:
             self.state, self.since = state, now
@@ -161,7 +162,8 @@ class Slot:
         if self.state is State.DRAINING:
             self.happened(Event.OVERRAN if time.monotonic() >= self.drain_by else Event.LEFT)
         elif isinstance(decision, StopRun):
-            self.give_up(decision.reason)
+            said = readable(self.process.last_words(1)) if self.process else ""
+            self.give_up(f"{decision.reason}: {said}" if said else decision.reason)
         elif isinstance(decision, Leave):
             self.not_before = time.monotonic() + AGAIN_S
             self.give_way()

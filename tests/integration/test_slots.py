@@ -171,6 +171,7 @@ def test_a_killed_controller_comes_back_and_a_killed_worker_takes_its_controller
     second = until(
         lambda: (said := host.said("gpu1"))["state"] == "serving" and said["pid"] != first and said["pid"], 40
     )
+    assert host.said("gpu1")["moved"] == 1, "a new start after a death is no move, and says nothing of what one costs"
     worker.kill()
     worker.wait(10)
     until(lambda: not Path(f"/proc/{second}").exists(), 10)
@@ -183,12 +184,13 @@ def test_a_killed_controller_comes_back_and_a_killed_worker_takes_its_controller
 
 def test_a_slot_without_a_run_waits_for_one_and_says_so(host: Host) -> None:
     host.start("gpu0", "rollout")
-    waiting = until(lambda: (said := host.said("gpu0")).get("detail") and said, 40)
+    waiting = until(lambda: (said := host.said("gpu0")).get("detail") and said["for_s"] > 2 and said, 40)
     assert (waiting["state"], waiting["pool"]) == ("moving", "rollout")
     assert "no run to work for" in waiting["detail"]
     host.begin()
     host.start("gpu1", "train")
-    host.reach("gpu0", state="serving", pool="rollout")
+    served = host.reach("gpu0", state="serving", pool="rollout")
+    assert served["move_s"] < served["ordered_s"] - waiting["for_s"], "waiting for a run was taken for a move"
 
 
 def test_a_controller_that_dies_at_once_every_time_parks_its_slot_until_it_is_assigned_anew(host: Host) -> None:
@@ -200,6 +202,7 @@ def test_a_controller_that_dies_at_once_every_time_parks_its_slot_until_it_is_as
     host.start("gpu0", "rollout")
     parked = host.reach("gpu0", state="parked", pool="rollout")
     assert "2 times in a row" in parked["detail"]
+    assert "No module named no_such_module" in parked["detail"]
     host.order("gpu0", "train")
     host.reach("gpu0", state="serving", pool="train")
 
