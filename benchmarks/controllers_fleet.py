@@ -8,8 +8,8 @@ own, with its own interpreter, loop and connections.
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import multiprocessing
-import signal
 import time
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager
@@ -27,8 +27,8 @@ from benchmarks.controllers_load import Load, Moments, Ready
 from broker import embedded_server
 from broker.telemetry import configure
 
-DEADLINE_S = 120
-"""Of one case; a process that overruns it ends, and the benchmark with it."""
+DEADLINE_S = 300
+"""Of one case; a process that overruns it says where it stood and ends, and the benchmark with it."""
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["benchmarks.controllers_fleet", "benchmarks.controllers_report"])
 
@@ -117,7 +117,10 @@ class Fleet:
 
 def waited_s(pid: int) -> float:
     """Of its first thread, which does the work in all of ours and in the server (`/proc/PID/schedstat`)."""
-    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+    except OSError:
+        raise RuntimeError(f"process {pid} died while it was watched; nothing of this case counts") from None
 
 
 def heard(name: str, pipe: Connection) -> Any:
@@ -132,7 +135,7 @@ def heard(name: str, pipe: Connection) -> Any:
 
 def live(part: Part, address: str, load: Load, pipe: Connection) -> None:
     """The whole life of a process: say when it is ready, work until told to stop, say what it noted."""
-    signal.alarm(DEADLINE_S)
+    faulthandler.dump_traceback_later(DEADLINE_S, exit=True)
     configure(None, process="", role="", console=False)
 
     async def main() -> Moments:
