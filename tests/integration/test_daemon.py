@@ -140,6 +140,16 @@ async def test_settings_that_cannot_be_used_are_named_once_and_read_again(
     await scene.decides_on()
 
 
+async def test_a_placement_that_does_not_exist_is_named_until_another_is_written_down(scene: Scene) -> None:
+    scene.change(placement="presure")
+    await scene.slot("gpu0", "rollout")
+    scene.start(scene.daemon())
+    await scene.until(scene.heard('placement = "presure"'))
+    assert "pressure" in scene.said[-1]
+    scene.change(placement="pressure")
+    await scene.decides_on()
+
+
 async def test_a_placement_that_fails_leaves_slots_where_they_are_and_the_story_says_why(scene: Scene) -> None:
     scene.change(placement="tests.integration.unruly_placement:make")
     await scene.slot("gpu0", "rollout")
