@@ -29,6 +29,9 @@ from broker.redis_trainer import RedisTrainer
 from broker.settings import URL_VARIABLE, WeightsSection, load_section, run_folder_settings
 from broker.weights import TENSORS, Manifest, VersionStore, check_tensors
 
+NEWEST = "newest"
+"""Stands for the newest version in the store."""
+
 
 @shared_task(name="tidemill.versions")
 def versions(run: str = "") -> list[dict[str, Any]]:
@@ -41,7 +44,7 @@ def versions(run: str = "") -> list[dict[str, Any]]:
 
 
 @shared_task(name="tidemill.verify_version")
-def verify_version(version: int, run: str = "") -> dict[str, Any]:
+def verify_version(version: int | str, run: str = "") -> dict[str, Any]:
     """Whether a version's tensors are whole. Raises Misconfigured for one that is not there, Broken for a torn one."""
     store = store_of(run)
     manifest = whole_version(store, version)
@@ -50,7 +53,7 @@ def verify_version(version: int, run: str = "") -> dict[str, Any]:
 
 
 @shared_task(name="tidemill.export_version")
-def export_version(version: int, to: str, run: str = "") -> dict[str, Any]:
+def export_version(version: int | str, to: str, run: str = "") -> dict[str, Any]:
     """A version as a Hugging Face folder: the run's config and tokenizer, the version's tensors, verified as they lie
     there. `to` must be new; it appears whole or not at all. Raises Misconfigured, Broken.
     """
@@ -124,13 +127,15 @@ def served_run() -> Served:
     return served
 
 
-def whole_version(store: VersionStore, version: int) -> Manifest:
-    """The newest of that number. Raises Misconfigured with those whose tensors are there."""
+def whole_version(store: VersionStore, version: int | str) -> Manifest:
+    """The version of that number, or the newest. Raises Misconfigured with those whose tensors are there."""
     there = [one for one in store.manifests() if has_tensors(store, one)]
-    found = [one for one in there if one.version == version]
+    found = [one for one in there if version in (one.version, NEWEST)]
     if not found:
         known = ", ".join(str(one.version) for one in there) or "none"
-        raise Misconfigured(f"version {version!r} has no tensors in {store.root}; nothing was done; there are: {known}")
+        raise Misconfigured(
+            f'version {version!r} has no tensors in {store.root}; nothing was done; there are: {known}, or "{NEWEST}"'
+        )
     return found[-1]
 
 

@@ -89,7 +89,8 @@ def test_versions_of_the_served_run_are_listed_by_a_worker(host: Host) -> None:
 
 
 def test_a_version_is_verified_and_a_torn_or_missing_one_named(host: Host, tmp_path: Path) -> None:
-    assert short_tasks.verify_version(9)["version"] == 9
+    assert short_tasks.verify_version(9) == short_tasks.verify_version("newest")
+    assert 'or "newest"' in refusal(short_tasks.verify_version, "latest")
     assert f"there are: {', '.join(map(str, whole(host)))}" in refusal(short_tasks.verify_version, 10_000)
     shutil.copytree(host.folder / "store", tmp_path / "store")
     shutil.copy(host.folder / "settings.json", tmp_path)
