@@ -30,7 +30,8 @@ class EngineCore(Protocol):
     """A stepping sampler; every method is called from one thread. `SteppedEngine` turns it into an `Engine`."""
 
     capacity: int
-    """Groups worth having in hand (running or waiting)."""
+    """Groups worth having in hand (running or waiting). A core that knows with how many of them it has half its full
+    speed may say so as `half_at: float`; a scheduler then takes a slot that is rarely full for what it is."""
 
     def add(self, group: Group) -> None:
         """Take a group; its siblings start at the next step that has room.

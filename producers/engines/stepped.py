@@ -42,6 +42,7 @@ class SteppedEngine:
         """
         self.core = core
         self.capacity = core.capacity
+        self.half_at = float(getattr(core, "half_at", 0.0))
         self.version = -1
         self.busy_s = 0.0
         """Seconds the core has worked."""

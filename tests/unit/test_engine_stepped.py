@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,9 +15,11 @@ from numpy.typing import NDArray
 
 from broker.errors import Broken, Poison, Transient
 from broker.messages import Group, Prompt, Rollouts
+from broker.telemetry import Meter
 from producers.engines.base import Continuation
 from producers.engines.siblings import Sibling, Siblings
 from producers.engines.stepped import SteppedEngine
+from producers.rollout_producer import RolloutProducer
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(20)]
 
@@ -174,3 +177,14 @@ async def test_an_answer_that_nobody_wants_any_more_is_dropped() -> None:
         core.gate.set()
         assert (await again).actions.tolist() == [2]
         assert not engine.waiters
+
+
+async def test_a_core_that_knows_its_speed_by_occupancy_is_metered_with_it() -> None:
+    class HalfFull(EchoCore):
+        half_at = 0.5
+
+    for core, expected in ((HalfFull(), 0.5), (EchoCore(), 0.0)):
+        engine, meter = SteppedEngine(core), Meter()
+        RolloutProducer(engine, cast("Any", None), meter)
+        await engine.close()
+        assert meter.facts()["half_at"] == expected
