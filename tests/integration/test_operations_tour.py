@@ -72,9 +72,6 @@ SHOWS: dict[str, list[str]] = {
     "celery -A scheduler.slots result $(celery -A scheduler.slots call tidemill.versions)": [
         r"'version': 0, 'epoch': 1, 'path': 'versions/000000-e001', 'tensors': (True|False)"
     ],
-    "celery -A scheduler.slots result $(celery -A scheduler.slots call tidemill.verify_version -a '[\"newest\"]')": [
-        r"'digest': '[0-9a-f]{64}'"
-    ],
     "celery -A scheduler.slots result "
     '$(celery -A scheduler.slots call tidemill.export_version -a \'["newest", "~/exported"]\')': [
         r"'to': '/.*/exported', 'digest'"
