@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from deploy.run_folder import launcher_pid
-from tests.faults.worlds import REAL, Begin, World, begin_scripted, new_run, warm_up
+from tests.faults.slot_runs import OnSlots
+from tests.faults.slot_worlds import Launch
+from tests.faults.worlds import REAL, SCRIPTED, Begin, World, begin_scripted, new_run, warm_up
 from tests.integration.test_launcher import left_over, until
 
 
@@ -36,6 +38,22 @@ def begin(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Begin]:
     yield begun
     for folder in folders:
         end_launcher(folder)
+
+
+@pytest.fixture
+def launch(begin: Begin) -> Iterator[Launch]:
+    """(world, slots) → a launched run on so many slots."""
+    runs: list[OnSlots] = []
+
+    def launched(world: World, slots: int, *more: str) -> OnSlots:
+        kind = SCRIPTED if world.learner == SCRIPTED.learner else REAL
+        folder = begin(kind, f"scheduler.slots={slots}", *world.overrides, *more)
+        runs.append(OnSlots(folder))
+        return runs[-1]
+
+    yield launched
+    for run in runs:
+        run.close()
 
 
 def end_launcher(folder: Path) -> None:

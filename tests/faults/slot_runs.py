@@ -22,9 +22,6 @@ from deploy.slot_crew import fleet_of
 from tests.faults.strikes import Observed
 from tests.integration.test_launcher import until
 
-BRISK = ("scheduler.every_s=0.3", "scheduler.dwell_s=1", "scheduler.drain_s=5", "scheduler.switching=1")
-"""Decisions that do not wait: what is looked at is what a move does, not when it pays."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
@@ -38,10 +35,11 @@ class Seen:
         """What follows `--name` in its command line; empty when nothing does."""
         return self.argv[self.argv.index(name) + 1] if name in self.argv[:-1] else ""
 
-    @property
-    def is_controller(self) -> bool:
-        """A role's process, and not what it forked."""
-        return self.argv[1:3] in (("-m", "producers"), ("-m", "consumers"))
+    def has_open(self, path: Path) -> bool:
+        try:
+            return any(str(file.readlink()) == str(path) for file in Path(f"/proc/{self.pid}/fd").iterdir())
+        except OSError:
+            return False
 
 
 def living() -> list[Seen]:
@@ -107,12 +105,9 @@ class OnSlots(Observed):
         return self.on_the_fleet(newest)
 
     def controllers(self, slot: str) -> list[Seen]:
-        """The processes that work on the slot: never more than one."""
-        ours = [
-            one
-            for one in living()
-            if one.is_controller and one.option("--run") == str(self.folder) and one.option("--name") == slot
-        ]
+        """The processes that work on the slot, whatever they were started as: never more than one writes its log."""
+        log = self.folder / "logs" / f"{slot}.jsonl"
+        ours = [one for one in living() if one.option("--run") == str(self.folder) and one.has_open(log)]
         return [one for one in ours if one.parent not in {other.pid for other in ours}]
 
     def controller(self, slot: str, *, other_than: int = 0) -> int:

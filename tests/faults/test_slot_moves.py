@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -20,60 +19,12 @@ from tests.faults.audit import (
     assert_went_well,
     said_by_trainers,
 )
-from tests.faults.slot_runs import BRISK, OnSlots, story_of
+from tests.faults.slot_runs import story_of
 from tests.faults.slot_strikes import SLOT_STRIKES
 from tests.faults.slot_witness import Witness, broken_rules
-from tests.faults.worlds import REAL, SCRIPTED, Begin, World
+from tests.faults.slot_worlds import BY_SCRIPT, DRAIN_S, DWELL_S, ON_SLOTS, Launch, assert_all_is_well
+from tests.faults.worlds import World
 from tests.integration.test_launcher import left_over
-
-DRAIN_S, DWELL_S = 5.0, 1.0
-
-BY_SCRIPT = replace(
-    SCRIPTED,
-    overrides=(*BRISK, "train.options={pace_s=0.15}", "rollout.options={pace_s=0.02}"),
-    strike_at=3,
-    within_s=120,
-)
-WITH_A_MODEL = replace(
-    REAL,
-    overrides=(*BRISK, "broker.drain_s=5", "broker.lease_s=2", "run.steps=30", "train.groups=32", "train.staleness=3"),
-    groups=32,
-    steps=30,
-    strike_at=4,
-    within_s=400,
-    learns=False,
-)
-STALENESS = {"scripted": 1, "deepspeed": 3}
-NIGHTLY = [pytest.mark.nightly, pytest.mark.timeout(700)]
-ON_SLOTS = [
-    pytest.param(BY_SCRIPT, id="scripted", marks=pytest.mark.timeout(200)),
-    pytest.param(WITH_A_MODEL, id="real", marks=NIGHTLY),
-]
-
-Launch = Callable[..., OnSlots]
-
-
-@pytest.fixture
-def launch(begin: Begin) -> Iterator[Launch]:
-    """(world, slots) → a launched run on so many slots. `begin` looks at which world it is, so that comes first."""
-    runs: list[OnSlots] = []
-
-    def launched(world: World, slots: int, *more: str) -> OnSlots:
-        kind = SCRIPTED if world.learner == SCRIPTED.learner else REAL
-        folder = begin(kind, f"scheduler.slots={slots}", *world.overrides, *more)
-        runs.append(OnSlots(folder))
-        return runs[-1]
-
-    yield launched
-    for run in runs:
-        run.close()
-
-
-def assert_all_is_well(run: OnSlots, world: World, witness: Witness) -> None:
-    assert_went_well(run, world, staleness=STALENESS[world.learner])
-    assert witness.found == []
-    assert witness.looks > 20, "nobody watched"
-    assert broken_rules(story_of(run.folder), DWELL_S, {}) == []
 
 
 @pytest.mark.parametrize("world", ON_SLOTS)
