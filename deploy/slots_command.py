@@ -22,7 +22,7 @@ from deploy.run_settings import RunSettings
 from deploy.server import EMBEDDED
 from deploy.slot_crew import fleet_of
 from scheduler.lookout import SILENT_S
-from scheduler.pools import pool_named, pools_in_use
+from scheduler.pools import Pool, in_words, pool_named, pools_in_use
 
 Row = dict[str, Any]
 BY_HAND = "by hand"
@@ -104,21 +104,35 @@ def environment(folder: Path, settings: RunSettings) -> str:
 
 async def order(url: str, folder: Path, settings: RunSettings, slot: str, pool: str | None, pin: Pin) -> str:
     """Want `slot` in `pool` (None: where it is). What was done, in a sentence. Raises Misconfigured, Transient."""
-    if pool:
-        pool_named(pool, pools_in_use(settings.pools, judged=needs_judge(settings.reward)))
     fleet = await Fleet.connect(url, fleet_of(folder.name))
     try:
-        check_slot(slot, await fleet.slots())
-        record = await fleet.wanted(slot)
-        target = record.pool if pool is None else pool
+        records, said = await fleet.records(), await fleet.said()
+        check_slot(slot, list(records))
+        if pool:
+            pools = pools_in_use(settings.pools, judged=needs_judge(settings.reward))
+            check_room(
+                pool_named(pool, pools), [name for name in records if name != slot and records[name].pool == pool]
+            )
+        target = records[slot].pool if pool is None else pool
         by = getpass.getuser()
-        done = await fleet.assign(slot, target, seen=record.epoch, reason=BY_HAND, by=by, pin=pin)
+        done = await fleet.assign(slot, target, seen=records[slot].epoch, reason=BY_HAND, by=by, pin=pin)
     finally:
         await fleet.close()
     if done.answer != "done":
         raise Transient(f"{slot} was moved to {done.pool} in this very moment; nothing was done; ask again")
     how = {"pin": "pinned to", "unpin": "no longer pinned; it stays in", "": "ordered to"}[pin]
-    return f"{slot} is {how} {target or 'no pool'} (epoch {done.epoch})"
+    silent = row(slot, records[slot], said.get(slot, {}))["state"] == "dead"
+    late = "; it is silent now and obeys when its worker is back" if silent else ""
+    return f"{slot} is {how} {target or 'no pool'} (epoch {done.epoch}){late}"
+
+
+def check_room(pool: Pool, others: Sequence[str]) -> None:
+    """Raises Misconfigured when a pool has all the slots it may have."""
+    if pool.max is not None and len(others) >= pool.max:
+        raise Misconfigured(
+            f"{pool.name} may have {in_words(pool.max, 'slot')} and has {', '.join(others)}; nothing was moved; "
+            f"move one of them away first"
+        )
 
 
 def check_slot(slot: str, known: Sequence[str]) -> None:

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from broker.errors import Misconfigured
+from broker.fleet import FLEET, FLEET_VARIABLE, Fleet
+from deploy.run_check import saved_run
+from deploy.slots_command import order
 from tests.integration.test_launcher import QUICK, SLOWER, until
 from tests.integration.test_slots import Host, hosted
 
@@ -87,3 +91,22 @@ def test_a_worker_without_a_slot_says_how_to_give_it_one(host: Host) -> None:
         )
     answer = until(lambda: host.celery("inspect", "slot_status").get("plain@here"))
     assert "start it with --slot NAME" in answer["error"]
+
+
+async def test_a_person_cannot_give_a_pool_more_slots_than_it_may_have(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two trainers would end each other. An order to a slot that nobody hosts is taken, and says when it is obeyed."""
+    monkeypatch.setenv(FLEET_VARIABLE, FLEET)
+    settings = saved_run(host.folder)
+    fleet = await Fleet.connect(host.url)
+    await fleet.assign("gpu1", "", seen=0, reason="a test", by="test")
+    await fleet.close()
+    assert "is pinned to train" in await order(host.url, host.folder, settings, "gpu0", "train", "pin")
+    with pytest.raises(Misconfigured, match=r"train may have 1 slot and has gpu0; nothing was moved"):
+        await order(host.url, host.folder, settings, "gpu1", "train", "pin")
+    with pytest.raises(Misconfigured, match=r'did you mean "rollout"\? pools: rollout, train'):
+        await order(host.url, host.folder, settings, "gpu1", "rolout", "pin")
+    with pytest.raises(Misconfigured, match=r'did you mean "gpu1"\? slots: gpu0, gpu1'):
+        await order(host.url, host.folder, settings, "gpu11", "rollout", "pin")
+    assert "it is silent now" in await order(host.url, host.folder, settings, "gpu1", "rollout", "pin")
