@@ -189,11 +189,6 @@ class Cluster:
         rows: Any = self.client().xrange(f"tm:{{{self.fleet}}}:decisions")
         return [json.loads(fields["decision"]) for _, fields in rows]
 
-    def ledger(self) -> list[tuple[int, list[str]]]:
-        """Every version's groups, as the server has it."""
-        rows: Any = self.client().xrange(f"tm:{{{self.folder.name}}}:ledger")
-        return [(int(line["version"]), line["groups"].split()) for _, line in rows]
-
     def close(self) -> None:
         """End everything, the server last."""
         for name in sorted(self.processes, key=lambda one: one == "server"):
