@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from broker.archive import closed_groups
+from broker.errors import Unavailable
 from scheduler.lookout import SILENT_S
 from tests.integration.hosts import Cluster, cluster
 from tests.integration.namespaces import needs_namespaces
@@ -154,7 +155,7 @@ def test_a_network_that_swallows_packets_for_a_minute_holds_nobody_for_ever(made
     for words in (("slots",), ("inspect", "open"), ("audit",), ("redis", "PING"), ("status",)):
         started = time.monotonic()
         refused = run.type("b", *words)
-        assert refused.returncode == 75, refused.stdout + refused.stderr
+        assert refused.returncode == Unavailable.exit_code, refused.stdout + refused.stderr
         assert "Traceback" not in refused.stderr
         assert time.monotonic() - started < 20
     until_dead(run, "b0")
