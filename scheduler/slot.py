@@ -146,17 +146,17 @@ class Slot:
     def tick(self, now: float) -> None:
         """Watch the controller and the spare, or start them."""
         if self.process is not None:
-            process, decision = self.process, self.process.tick(now)
+            process, told, decision = self.process, not self.process.wanted, self.process.tick(now)
             if decision is not None:
-                self.ended(decision)
+                self.ended(decision, told=told)
             if process.is_over:
                 self.process = None
         elif self.state is State.MOVING and self.pool and now >= self.not_before:
             self.spawn(now)
         self.spare.tick(now, settled=self.state is State.SERVING and now - self.since >= SETTLED_S)
 
-    def ended(self, decision: Decision) -> None:
-        """What the end of the controller means for the slot."""
+    def ended(self, decision: Decision, *, told: bool) -> None:
+        """What the end of the controller means for the slot; `told`: it was asked to leave."""
         log.info("controller ended", pool=self.pool, decision=type(decision).__name__, reason=decision.reason)
         self.tally.over()
         if self.state is State.DRAINING:
@@ -165,8 +165,9 @@ class Slot:
             said = readable(self.process.last_words(1)) if self.process else ""
             self.give_up(f"{decision.reason}: {said}" if said else decision.reason)
         elif isinstance(decision, Leave):
-            self.not_before = time.monotonic() + AGAIN_S
-            self.give_way()
+            if not told:
+                self.not_before = time.monotonic() + AGAIN_S
+                self.give_way()
             self.happened(Event.LEFT)
         else:
             self.happened(Event.CRASHED)
