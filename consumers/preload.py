@@ -20,7 +20,7 @@ def preload(role: str, folder: Path, raw: Mapping[str, Any]) -> None:
         from consumers import learners
 
         import_module("consumers.trainer_start")
-        learners.preload(load_section(TrainSection, "train", raw["train"]))
+        learners.preload(folder / "model", load_section(TrainSection, "train", raw["train"]))
     elif role == "judge":
         from consumers import rewards
 

@@ -16,12 +16,12 @@ LEARNERS = {
 }
 
 
-def preload(settings: TrainSection) -> None:
+def preload(model_folder: Path, settings: TrainSection) -> None:
     """Import what `create` would, and load nothing. Raises Misconfigured for a name that leads to no learner."""
     make = Named(f'[train] learner = "{settings.learner}"', settings.learner).load(LEARNERS)
     more = getattr(sys.modules[make.__module__], "preload", None)
     if more is not None:
-        more(settings)
+        more(model_folder, settings)
 
 
 def create(

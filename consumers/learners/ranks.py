@@ -143,10 +143,10 @@ def unpacked(parts: Sequence[Any]) -> Any:
     return np.frombuffer(content, np.dtype(dtype)).reshape(shape)
 
 
-def preload(settings: TrainSection) -> None:
+def preload(model_folder: Path, settings: TrainSection) -> None:
     """Import what a rank needs, and touch no device."""
-    policies.preload(policy_name(settings))
-    zero.imported("cuda" if torch.cuda.is_available() else "cpu")
+    policies.preload(policy_name(settings), model_folder)
+    zero.preload("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def make(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from broker.errors import Broken
 from consumers.settings import TrainSection
 
+BY_ENGINE = ("setuptools", "deepspeed.comm.mori", "deepspeed.module_inject.auto_ep_layer")
 STATE = "state"
 """Tag of a checkpoint inside its folder."""
 
@@ -49,6 +51,13 @@ def imported(kind: str) -> Any:
     import deepspeed
 
     return deepspeed
+
+
+def preload(kind: str) -> None:
+    """Import DeepSpeed, and what it imports when an engine is made."""
+    imported(kind)
+    for module in BY_ENGINE:
+        import_module(module)
 
 
 def ready(device: torch.device) -> Any:

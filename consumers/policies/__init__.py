@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from broker.registry import Named
@@ -14,9 +15,12 @@ POLICIES = {
 }
 
 
-def preload(name: str) -> None:
+def preload(name: str, folder: Path) -> None:
     """Import what `create` would. Raises Misconfigured for a name that leads to no policy."""
-    named(name).load(POLICIES)
+    policy = named(name).load(POLICIES)
+    more = getattr(sys.modules[policy.__module__], "preload", None)
+    if more is not None:
+        more(folder)
 
 
 def create(name: str, folder: Path, *, dtype: str, lora: Lora | None, seed: int, device: str) -> Policy:

@@ -7,6 +7,9 @@ R rollouts · U different contexts among them · N actions of all rollouts, flat
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import json
 import shutil
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -35,6 +38,14 @@ WEIGHT_FILES = ("*.safetensors", "*.safetensors.index.json", "*.bin", "*.bin.ind
 
 WORTH_SHARING = 0.8
 """Two passes with a cache between them cost more per token than one; they must save this much."""
+
+
+def preload(folder: Path) -> None:
+    """Import the folder's kind of model; one that transformers does not know is told of when it is loaded."""
+    kind = str(json.loads((folder / "config.json").read_text()).get("model_type", "")).replace("-", "_")
+    module = f"transformers.models.{kind}.modeling_{kind}"
+    with contextlib.suppress(ImportError):
+        importlib.import_module(module)
 
 
 class Columns(NamedTuple):
