@@ -17,6 +17,11 @@ from deploy.simulate_command import loads_named, perform
 from scheduler.simulation.workloads import WORKLOADS
 
 
+def life(role: str, worked_s: float) -> dict[str, str | float]:
+    """Of a process that had worked for a second when the run opened."""
+    return {"role": role, "first_busy_s": 1.0, "first_wait_s": 2.0, "busy_s": 1.0 + worked_s, "wait_s": 9.0}
+
+
 @pytest.fixture
 def recorded(tmp_path: Path) -> Path:
     """A run of eight versions whose responses doubled."""
@@ -37,8 +42,14 @@ def recorded(tmp_path: Path) -> Path:
     ]
     (tmp_path / "steps.jsonl").write_text("".join(json.dumps(one) + "\n" for one in steps))
     counts = {"train.admitted": 40, "train.trained": 32, "train.retired.no_signal": 8}
-    busy = {"trainer": 0.4, "rollout": 0.8, "reward": 0.1}
-    snapshot = {"elapsed_s": 40.0, "version": 8, "counts": counts, "busy_share": busy, "finished": "done"}
+    lives = {
+        "trainer-0 1": life("trainer", 16.0),
+        "slot-1 2": life("rollout", 20.0),
+        "slot-2 3": life("rollout", 12.0),
+        "slot-2 4": life("judge", 3.0),
+        "reward-0 5": life("reward", 1.0),
+    }
+    snapshot = {"elapsed_s": 40.0, "version": 8, "counts": counts, "lives": lives, "finished": "done"}
     (tmp_path / "snapshot.json").write_text(json.dumps(snapshot))
     return tmp_path
 
@@ -67,13 +78,8 @@ def test_a_recorded_run_becomes_a_workload_of_its_own_costs(recorded: Path) -> N
     first, last = load.costs["rollout"][0][1], load.costs["rollout"][-1][1]
     assert last / first == pytest.approx(2 / 1.125), "in proportion to tokens"
     sampled = sum(value for _, value in load.costs["rollout"]) / 8 / 0.8 * 32
-    assert sampled == pytest.approx(0.8 * facts_seconds(recorded)), "all seconds the producer was busy"
-
-
-def facts_seconds(folder: Path) -> float:
-    from deploy.report import make_report
-
-    return make_report(folder)["seconds"]
+    assert sampled == pytest.approx(20.0 + 12.0), "all seconds that producers were busy"
+    assert sum(value for _, value in load.costs["judge"]) / 8 / 0.8 * 32 == pytest.approx(3.0 + 1.0)
 
 
 def test_a_run_too_short_to_say_anything_is_refused(recorded: Path) -> None:
