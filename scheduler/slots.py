@@ -111,8 +111,13 @@ app.user_options["worker"].add(
 
 
 def fleet_here() -> Fleet:
-    """The fleet that the environment names; the first call connects."""
-    return Fleet.at(os.environ.get(URL_VARIABLE, ""), os.environ.get(FLEET_VARIABLE, FLEET))
+    """The fleet that the environment names; the first call connects. Raises Misconfigured when it names no server."""
+    if not os.environ.get(URL_VARIABLE):
+        raise Misconfigured(
+            f"{URL_VARIABLE} is not set, so this slot belongs to no fleet; nothing was started; set it, "
+            'or say eval "$(tidemill slots env)" beside a run'
+        )
+    return Fleet.at(os.environ[URL_VARIABLE], os.environ.get(FLEET_VARIABLE, FLEET))
 
 
 @celeryd_init.connect

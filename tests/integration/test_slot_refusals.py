@@ -59,6 +59,14 @@ def test_a_worker_that_cannot_host_its_slot_ends_before_it_begins(
     assert "gpu9" not in host.on_the_fleet(lambda fleet: fleet.slots())
 
 
+def test_a_worker_that_is_told_of_no_server_says_what_to_set(host: Host) -> None:
+    host_of_none = Host(host.folder)
+    host_of_none.url = ""
+    code, said = worker(host_of_none, "--slot", "gpu9")
+    assert code == 2
+    assert "TIDEMILL_BROKER_URL is not set" in said and "tidemill slots env" in said
+
+
 def test_a_slot_is_hosted_once(host: Host) -> None:
     code, said = worker(host, "--slot", "gpu0", node="other")
     assert code == 2
