@@ -5,6 +5,7 @@ The run is `tidemill run paced` at four times the pace.
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -141,3 +142,19 @@ def test_a_judged_run_has_no_cpu_worker_for_its_rewards(made: Callable[..., Path
     assert refused.returncode == 2
     assert "scripted_judge needs a slot" in refused.stderr
     assert "python -m consumers judge" in refused.stderr
+
+
+def test_the_runs_that_operations_and_the_run_file_name_are_sound() -> None:
+    root = Path(__file__).parents[2]
+    texts = [(root / "docs" / "operations.md").read_text(), (root / "deploy" / "runs" / "paced.toml").read_text()]
+    lines = [
+        line.lstrip("# ").partition("  #")[0].partition("   ")[0].strip()
+        for text in texts
+        for line in text.splitlines()
+        if line.lstrip("# ").startswith("tidemill run paced")
+    ]
+    assert len(lines) >= 5
+    for line in lines:
+        words = [sys.executable, "-m", "deploy.cli", *shlex.split(line)[1:], "--check"]
+        checked = subprocess.run(words, cwd=root, capture_output=True, text=True, timeout=60, check=False)
+        assert checked.returncode == 0, (line, checked.stderr)
