@@ -97,9 +97,7 @@ def each(name: str, figures: Figures) -> list[tuple[str, float]]:
 
 
 def summarise(found: Found, result: Result) -> None:
-    whole = {
-        change: cases for change, cases in found.items() if OURS in cases and any(case in cases for case in STATIC)
-    }
+    whole = {change: cases for change, cases in found.items() if is_whole(cases)}
     result.save("; ".join(headline(change, cases) for change, cases in whole.items()) or "in part")
     before, _, rest = PAGE.read_text().partition(MARKS[0])
     _, _, after = rest.partition(MARKS[1])
@@ -107,6 +105,11 @@ def summarise(found: Found, result: Result) -> None:
     PAGE.write_text("\n".join([before + MARKS[0], *content, MARKS[1] + after]))
     for change, cases in whole.items():
         print(draw(change, cases, IMAGES / f"paced-{change}.png"))
+
+
+def is_whole(cases: Mapping[str, Figures]) -> bool:
+    """Enough to compare: ours and a division that never changes."""
+    return OURS in cases and any(case in cases for case in STATIC)
 
 
 def headline(change: str, cases: Mapping[str, Figures]) -> str:
@@ -128,8 +131,8 @@ def table(change: str, cases: Mapping[str, Figures]) -> list[str]:
         cells = [cell for name in WINDOWS for cell in (f"{figures[f'{name}_groups_per_s']:.2f}", guess(figures, name))]
         busy = ", ".join(f"{figures['busy'].get(role, 0):.0%}" for role in ("rollout", "judge", "trainer"))
         lines.append(f"| {case} | {' | '.join(cells)} | {busy} | {figures['moves']} |")
-    lines += ["", *remarks(change, cases), f"![{change}](../docs/images/paced-{change}.png)", ""]
-    return lines
+    picture = [f"![{change}](../docs/images/paced-{change}.png)", ""] if is_whole(cases) else []
+    return [*lines, "", *remarks(change, cases), *picture]
 
 
 def guess(figures: Figures, window: str) -> str:
