@@ -8,6 +8,10 @@ that still drains counts where it is and where it goes), no slot moved within it
 time, none of a pinned slot, none that costs more than it gains, and no more moving than a share of all slots' time. A
 slot with unsettled work is given a drain deadline; until it has drained or the deadline has passed it is left alone.
 Lost capacity: m moves in a window W cost at most m·move_s/(N·W) ≤ `switching`.
+
+A slot that has nothing to do (`idleness`) loses nothing by moving: neither its dwell nor the share of time holds it, if
+what waits where it goes fills more than the move takes. So each such move is followed by at least as much work, and
+none takes a slot from work: a slot moves back and forth no more often than once in two `move_s`.
 """
 
 from __future__ import annotations
@@ -18,6 +22,8 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop
 
 from scheduler.forecast import stages
+from scheduler.idleness import Idleness
+from scheduler.legal_split import legal
 from scheduler.lifecycle import WORKING, State
 from scheduler.observation import Observation, Slot
 from scheduler.placements.base import Targets
@@ -50,6 +56,8 @@ class Move:
     """Higher than that of the record the slot obeys."""
     drain_by: float
     """When what the slot then still holds is taken from it, seconds; now for one that holds nothing."""
+    idle: bool = False
+    """It had nothing to do: no time is lost, and the move counts against none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,34 +104,16 @@ def plan(observation: Observation, pools: Sequence[Pool], targets: Targets, rule
     )
 
 
-def legal(split: Mapping[str, int], pools: Sequence[Pool], usable: int, now: Mapping[str, int]) -> dict[str, int]:
-    """`split` inside every min and max and adding up to what the fleet has, as far as that is possible.
-
-    Too few slots for all minima: they are met in the order work flows. Slots nobody asked for stay where they are.
-    """
-    wanted = {pool.name: 0 for pool in pools}
-    for pool in pools:
-        wanted[pool.name] = min(pool.min, usable - sum(wanted.values()))
-    free = usable - sum(wanted.values())
-    for ask in (split, now, dict.fromkeys(wanted, usable)):
-        lacking = {
-            pool.name: max(0, min(ask.get(pool.name, 0), pool.most(usable)) - wanted[pool.name]) for pool in pools
-        }
-        while free and any(lacking.values()):
-            name = max(lacking, key=lambda one: (lacking[one] / (wanted[one] + lacking[one] or 1), lacking[one]))
-            part = lacking[name] if sum(lacking.values()) <= free else 1
-            wanted[name] += part
-            lacking[name] -= part
-            free -= part
-    return wanted
-
-
 def worth(
     observation: Observation, pools: Sequence[Pool], split: Mapping[str, int], wanted: Mapping[str, int], rules: Rules
 ) -> float:
     """Slot-seconds of useful work to be gained within the horizon, what moving costs taken off."""
     view = outlook(stages(observation, pools), observation, observation.usable, rules.horizon_s, rules.dwell_s)
     return view.gain_s(split, view.of(split), wanted, view.of(wanted))
+
+
+Place = tuple[bool, float, str, Slot]
+"""(holds work, since when, name, slot): in this order slots are chosen to leave."""
 
 
 class Fleet:
@@ -141,11 +131,16 @@ class Fleet:
         self.serving: Counter[str] = Counter()
         """Slots that work for the pool now: what its min is held against when one is to leave."""
         self.vacant: list[Slot] = []
-        self.movable: dict[str, list[tuple[bool, float, str, Slot]]] = {pool.name: [] for pool in pools}
+        self.rested: dict[str, list[Place]] = {pool.name: [] for pool in pools}
         """Pool → slots that may leave it, as a heap: those without work first, then those that came first."""
+        self.idle: dict[str, list[Place]] = {pool.name: [] for pool in pools}
+        """Pool → slots that have nothing to do there, rested or not, as a heap."""
+        self.gone: set[str] = set()
+        """Slots that this plan moves."""
+        self.idleness = Idleness(observation, stages(observation, pools))
         for slot in observation.slots:
             self.count(slot)
-        for heap in self.movable.values():
+        for heap in (*self.rested.values(), *self.idle.values()):
             heapify(heap)
 
     def count(self, slot: Slot) -> None:
@@ -163,9 +158,13 @@ class Fleet:
         self.belong[slot.belongs] += 1
         if slot.state is State.SERVING:
             self.serving[slot.pool] += 1
-            rested = self.observation.now - slot.since >= self.rules.dwell_s
-            if rested and not slot.pinned and slot.pool in self.movable:
-                self.movable[slot.pool].append((slot.holds, slot.since, slot.id, slot))
+            if slot.pinned or slot.pool not in self.pools:
+                return
+            place = (slot.holds, slot.since, slot.id, slot)
+            if self.idleness.idles(slot):
+                self.idle[slot.pool].append(place)
+            if self.observation.now - slot.since >= self.rules.dwell_s:
+                self.rested[slot.pool].append(place)
 
     def lacking(self, wanted: Mapping[str, int]) -> dict[str, int]:
         """Pool → slots it lacks, those that may have more first come first."""
@@ -187,7 +186,7 @@ class Fleet:
         moves: list[Move] = []
         for pool in self.pools.values():
             while self.belong[pool.name] < min(pool.min, wanted[pool.name]) and self.takes(pool.name):
-                move = self.one_move(pool.name, wanted)
+                move = self.free_move(pool.name, wanted) or self.paid_move(pool.name, wanted)
                 if move is None:
                     break
                 moves.append(move)
@@ -199,21 +198,44 @@ class Fleet:
         allowed = self.allowance()
         for name, lack in self.lacking(wanted).items():
             for _ in range(lack):
-                if len(moves) >= allowed or not self.takes(name):
+                if not self.takes(name):
                     break
-                move = self.one_move(name, wanted)
+                move = self.free_move(name, wanted) or (self.paid_move(name, wanted) if allowed > 0 else None)
                 if move is None:
                     break
                 moves.append(move)
+                allowed -= not move.idle
         return moves
 
-    def one_move(self, target: str, wanted: Mapping[str, int]) -> Move | None:
+    def surplus(self, wanted: Mapping[str, int]) -> list[str]:
+        """Pools that have more than wanted, those with most to spare first."""
+        over = {name: have - wanted.get(name, 0) for name, have in self.belong.items()}
+        return sorted((name for name in over if over[name] > 0), key=lambda one: -over[one])
+
+    def free_move(self, target: str, wanted: Mapping[str, int]) -> Move | None:
+        """A slot that has nothing to do where it is, and will have there."""
+        if not self.idleness.fills(target, self.present[target] + 1):
+            return None
+        for source in self.surplus(wanted):
+            slot = self.first_of(self.idle[source]) if self.serving[source] > self.pools[source].min else None
+            if slot is not None:
+                return self.moved(slot, source, target, idle=True)
+        return None
+
+    def paid_move(self, target: str, wanted: Mapping[str, int]) -> Move | None:
         """The best slot for `target` out of the pools that have more than wanted; None when none may leave."""
-        surplus = {name: have - wanted.get(name, 0) for name, have in self.belong.items() if have > wanted.get(name, 0)}
-        for source in sorted(surplus, key=lambda one: -surplus[one]):
-            if self.movable.get(source) and self.gives(source):
-                _, _, _, slot = heappop(self.movable[source])
+        for source in self.surplus(wanted):
+            slot = self.first_of(self.rested[source]) if self.gives(source) else None
+            if slot is not None:
                 return self.moved(slot, source, target)
+        return None
+
+    def first_of(self, heap: list[Place]) -> Slot | None:
+        """Taken off, unless it was moved before."""
+        while heap:
+            slot = heappop(heap)[-1]
+            if slot.id not in self.gone:
+                return slot
         return None
 
     def gives(self, name: str) -> bool:
@@ -226,8 +248,9 @@ class Fleet:
         most = self.pools[name].max
         return most is None or self.present[name] < most
 
-    def moved(self, slot: Slot, source: str, target: str) -> Move:
+    def moved(self, slot: Slot, source: str, target: str, *, idle: bool = False) -> Move:
         now = self.observation.now
+        self.gone.add(slot.id)
         self.belong[target] += 1
         self.present[target] += 1
         self.arriving[target] += 1
@@ -237,7 +260,7 @@ class Fleet:
             if not slot.holds:
                 self.present[source] -= 1
         drain_by = now + self.rules.drain_s if source and slot.holds else now
-        return Move(slot=slot.id, source=source, target=target, epoch=slot.epoch + 1, drain_by=drain_by)
+        return Move(slot=slot.id, source=source, target=target, epoch=slot.epoch + 1, drain_by=drain_by, idle=idle)
 
     def allowance(self) -> int:
         """Moves that may be ordered now. A fleet too small for its share of time moves one slot per dwell."""

@@ -14,11 +14,17 @@ from scheduler.observation import Service, Slot
 
 MEMORY_S = 120.0
 """After so long a measurement weighs 1/e."""
+LONG = 8.0
+"""The long mean remembers so many times longer."""
 TREND = 1.0
 """A mean over the last `memory_s` is about as old. So much of the way that a cost went since a mean twice as old is led
 on."""
-STEEPEST = 1.25
+STEEPEST = 2.0
 """Most a trend may add or take, as a factor: the rest is taken for noise."""
+DOUBT = 4.0
+"""A change of so many standard errors is half believed."""
+SHARP = 4
+"""How quickly belief grows around it: as this power."""
 MEMORY_MOVES = 5.0
 """A pool's move cost is a mean over about so many moves."""
 
@@ -35,10 +41,19 @@ class Mean:
     """What was spent and not counted yet."""
     at: float = 0.0
     """When a group was last finished."""
+    squares: float = 0.0
+    """Of what each look's mean was off by, times its groups."""
+    looks: float = 0.0
 
     @property
     def item_s(self) -> float | None:
         return self.spent_s / self.items if self.items > 0 else None
+
+    @property
+    def error_s(self) -> float:
+        """Standard error of `item_s`, by how the looks at it differed; what decays by 1/e in so many groups is a mean
+        of twice as many."""
+        return math.sqrt(self.squares / self.looks / (2 * self.items)) if self.looks > 0 else math.inf
 
     def with_work(self, busy_s: float, spent_s: float, items: int, now: float, memory_s: float) -> Mean:
         """So many seconds and finished groups later."""
@@ -46,7 +61,14 @@ class Mean:
         if items == 0:
             return replace(self, begun_s=self.begun_s + busy_s, waiting_s=waiting)
         keep = math.exp((self.at - now) / memory_s)
-        return Mean(spent_s=self.spent_s * keep + waiting, items=self.items * keep + items, at=now)
+        off = waiting / items - (self.item_s or waiting / items)
+        return Mean(
+            spent_s=self.spent_s * keep + waiting,
+            items=self.items * keep + items,
+            at=now,
+            squares=self.squares * keep + items * off * off,
+            looks=self.looks * keep + (self.items > 0),
+        )
 
 
 @dataclass(slots=True)
@@ -77,6 +99,8 @@ class Rates:
     means: dict[str, Mean] = field(default_factory=dict[str, Mean])
     older: dict[str, Mean] = field(default_factory=dict[str, Mean])
     """The same with twice the memory."""
+    steady: dict[str, Mean] = field(default_factory=dict[str, Mean])
+    """The same with `LONG` times the memory."""
     move_s: dict[str, float] = field(default_factory=dict[str, float])
     before: dict[str, Slot] = field(default_factory=dict[str, Slot])
 
@@ -93,8 +117,8 @@ class Rates:
                 work.spent_s += (slot.spent_s or 0.0) - (known.spent_s or 0.0) if both else busy
                 work.items += slot.items - known.items
         for pool, work in done.items():
-            for means, memory_s in ((self.means, self.memory_s), (self.older, 2 * self.memory_s)):
-                mean = means.get(pool, Mean())
+            for means, times in ((self.means, 1.0), (self.older, 2.0), (self.steady, LONG)):
+                mean, memory_s = means.get(pool, Mean()), times * self.memory_s
                 means[pool] = mean.with_work(work.busy_s, work.spent_s, work.items, now, memory_s)
         self.before = {slot.id: slot for slot in slots}
 
@@ -104,11 +128,17 @@ class Rates:
         self.move_s[pool] = seconds if known is None else known + (seconds - known) / MEMORY_MOVES
 
     def item_s(self, pool: str) -> float | None:
-        """Seconds per group now: the mean, led on along its trend; None before anything was finished."""
-        mean, older = self.means[pool].item_s, self.older[pool].item_s
-        if not mean or not older:
-            return mean
-        return mean * min(STEEPEST, max(1 / STEEPEST, (mean / older) ** TREND))
+        """Seconds per group now; None before anything was finished.
+
+        A short memory follows what changes, led on along its trend, and is noisy; a long one is steady and late. The
+        short one is believed as far as it is off by more than its noise explains: d⁴/(d⁴ + (`DOUBT`·error)⁴).
+        """
+        short, older, steady = (means[pool].item_s for means in (self.means, self.older, self.steady))
+        if not short or not older or not steady:
+            return short
+        led = short * min(STEEPEST, max(1 / STEEPEST, (short / older) ** TREND))
+        change, noise = (led - steady) ** SHARP, (DOUBT * self.means[pool].error_s) ** SHARP
+        return steady + (led - steady) * (change / (change + noise) if change else 0.0)
 
     def service(self) -> dict[str, Service]:
         """Every pool that has finished something, as measured."""

@@ -8,7 +8,8 @@ own and next buffers count; what they hold is followed forward (`forecast`), bec
 
 - *feed-forward*: where every pool fills at least one slot, the fluid split n*_s = N·D_s/ΣD is where slots belong,
   unless a pool that would be given some is idle: then the measured costs do not tell everything, and backlogs decide;
-- *forecast*: else, once slots are about to run out of work, the moves that add most useful work by the forecast;
+- *forecast*: once slots are about to run out of work, the moves that add most useful work by the forecast. Not where
+  whole slots come close (`CLOSE`) to the fluid split: there idleness passes by itself, and following it chases noise;
 - *gain over cost*: only moves that bring back more than they cost within the horizon;
 - *switching curve* (Celik and others, 2016; Chan, Armony, Bambos, 2016): only for a gain above h = c·√(work waiting), a
   margin that grows more slowly than the backlog. Under switching times this, unlike plain max-weight, keeps the
@@ -35,6 +36,10 @@ SUBLINEAR = 0.5
 ROUNDS = 6
 """Of improving a division, each by several slots from one pool to another."""
 HALF_A_SLOT = 0.5
+IDLE_SHARE = 0.25
+"""Of a pool's slots: it is idle, not merely in step with the pool before it."""
+CLOSE = 0.95
+"""Throughput of whole slots over that of fractions, from which on slots need not be shared in time."""
 
 Option = tuple[dict[str, int], float, str]
 """A division, the slot-seconds it would gain, and what speaks for it or against any."""
@@ -55,7 +60,8 @@ class Pressure:
         found = view.of(split)
         numbers = numbers_of(line, slots, found)
         margin = self.margin_s(line, slots) if found.work_by[-1] > 0 else 0.0
-        for better in (self.toward_fluid, self.away_from_idleness):
+        reason = ""
+        for better in (self.toward_fluid, *([] if close(line, pools, slots) else [self.away_from_idleness])):
             best, gain, reason = better(view, pools, split, found, slots)
             if best != split and gain > margin:
                 told = f"{reason}; {gain:.0f} slot-seconds to gain in {self.horizon_s:.0f} s"
@@ -72,9 +78,11 @@ class Pressure:
             return split, 0.0, "slots are shared in time"
         best = whole_split({one.pool.name: one.demand for one in line}, pools, slots)
         limit = min(line, key=lambda one: split[one.pool.name] / one.demand).pool.name
-        idlers = [name for name in best if best[name] > split[name] and found.soon_idle[name] >= HALF_A_SLOT]
-        if best == split or idlers:
-            return split, 0.0, "as the fluid split" if best == split else f"{' and '.join(idlers)} idle"
+        if best == split:
+            return split, 0.0, "as the fluid split"
+        idle = {name: max(HALF_A_SLOT, IDLE_SHARE * have) for name, have in split.items()}
+        if idlers := [name for name in best if best[name] > split[name] and found.soon_idle[name] >= idle[name]]:
+            return split, 0.0, f"{' and '.join(idlers)} idle"
         gain = view.long_run_s(split, found, best)
         return best, gain, f"{limit} limits: {split[limit]} of {best[limit]} slots"
 
@@ -93,6 +101,14 @@ class Pressure:
         all_s = slots * self.horizon_s
         waiting_s = sum(one.queue * one.service.item_s for one in line)
         return self.hysteresis * all_s * (waiting_s / all_s) ** SUBLINEAR
+
+
+def close(line: Sequence[Stage], pools: Sequence[Pool], slots: int) -> bool:
+    """Whether the fluid split, in whole slots, loses little: known costs, and enough slots for every pool."""
+    if not all(one.measured for one in line):
+        return False
+    fluid, whole = fluid_split(line, slots), whole_split({one.pool.name: one.demand for one in line}, pools, slots)
+    return all(whole[name] >= CLOSE * fluid[name] for name in fluid)
 
 
 def filled(line: Sequence[Stage], observation: Observation, usable: int) -> dict[str, int]:

@@ -47,6 +47,7 @@ def colocated(cargo: Cargo) -> Outcome:
         useful_s=useful,
         moves=0,
         moving_s=moving_s,
+        lost_s=moving_s,
         staleness_mean=0.0,
         staleness_max=0,
         warm_s=warm_s,

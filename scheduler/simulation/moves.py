@@ -24,9 +24,11 @@ class Moves:
         self.world = world
         self.count = 0
         self.recent: deque[float] = deque(maxlen=100_000)
-        """When they were ordered."""
+        """When those were ordered whose slot had something to do."""
         self.moving_s = 0.0
         """Slot-seconds from the order until a slot could work, work done meanwhile left out."""
+        self.lost_s = 0.0
+        """Slot-seconds of useful work that moves cost: of slots that had something to do, and work thrown away."""
 
     def order(self, move: Move) -> None:
         """A command reaches a slot."""
@@ -36,7 +38,9 @@ class Moves:
         slot.useful_before = slot.useful_s
         if move.source:
             self.count += 1
-            self.recent.append(self.world.now)
+            if not move.idle:
+                self.recent.append(self.world.now)
+        slot.moves_idle = move.idle or not move.source
         before, slot.state = slot.state, after(slot.state, Event.ASSIGNED)
         slot.bound_for, slot.drain_by = move.target, move.drain_by
         if before is State.SERVING:
@@ -52,7 +56,7 @@ class Moves:
     def on_deadline(self, name: str, epoch: int) -> None:
         slot = self.world.slots[name]
         if slot.state is State.DRAINING and slot.epoch == epoch:
-            self.world.release(slot)
+            self.lost_s += self.world.release(slot)
             self.left(slot, Event.OVERRAN)
 
     def hand_over(self, slot: SharedSlot) -> None:
@@ -70,12 +74,17 @@ class Moves:
         """It has left its pool: load for the next one."""
         self.world.count_work(slot)
         if slot.pool in self.world.pools:
-            self.moving_s += self.world.now - slot.moving_since - (slot.useful_s - slot.useful_before)
+            self.count_moving(slot, self.world.now - slot.moving_since - (slot.useful_s - slot.useful_before))
         slot.moving_since = self.world.now
         self.world.settle_work(slot)
         slot.state = after(slot.state, how)
         self.world.gang.members.pop(slot.id, None)
         self.move(slot)
+
+    def count_moving(self, slot: SharedSlot, seconds: float) -> None:
+        self.moving_s += seconds
+        if not slot.moves_idle:
+            self.lost_s += seconds
 
     def move(self, slot: SharedSlot) -> None:
         target = slot.bound_for
@@ -89,7 +98,7 @@ class Moves:
         if slot.state is not State.MOVING or slot.epoch != epoch:
             return
         slot.state, slot.at = after(slot.state, Event.READY), self.world.now
-        self.moving_s += self.world.now - slot.moving_since
+        self.count_moving(slot, self.world.now - slot.moving_since)
         slot.moving_since = self.world.now
         if slot.pool in self.world.pools:
             self.world.pools[slot.pool].offer(slot)

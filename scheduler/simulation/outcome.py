@@ -25,6 +25,8 @@ class Outcome:
     moves: int
     moving_s: float
     """Slot-seconds in which a slot moved: from the order until it could work, work done meanwhile left out."""
+    lost_s: float
+    """Slot-seconds of useful work that moves cost: of slots that had something to do, and work thrown away."""
     staleness_mean: float
     staleness_max: int
     warm_s: float = 0.0
@@ -52,6 +54,11 @@ class Outcome:
         return self.moving_s / (self.seconds * self.slots)
 
     @property
+    def lost(self) -> float:
+        """Share of all slots' time in which moves kept a slot from work."""
+        return self.lost_s / (self.seconds * self.slots)
+
+    @property
     def moves_per_hour(self) -> float:
         return self.moves / self.seconds * 3600
 
@@ -61,6 +68,7 @@ class Outcome:
             "steady_groups_per_s": self.steady,
             "busy_share": self.busy,
             "switching_share": self.switching,
+            "lost_share": self.lost,
             "moves_per_slot_hour": self.moves_per_hour / self.slots,
             "staleness_mean": self.staleness_mean,
             "staleness_max": float(self.staleness_max),

@@ -26,6 +26,7 @@ class SharedSlot:
         "id",
         "items",
         "jobs",
+        "moves_idle",
         "moving_since",
         "pool",
         "progress",
@@ -47,6 +48,7 @@ class SharedSlot:
         self.since = self.at = self.moving_since = 0.0
         self.bound_for = ""
         self.drain_by = 0.0
+        self.moves_idle = True
         self.busy_s = self.spent_s = self.useful_s = self.useful_before = 0.0
         self.items = self.epoch = self.stamp = 0
         self.jobs: list[tuple[float, int, float]] = []

@@ -65,6 +65,7 @@ def outcome_of(world: World) -> Outcome:
         useful_s=dict(world.useful_s),
         moves=world.moves.count,
         moving_s=world.moves.moving_s,
+        lost_s=world.moves.lost_s,
         staleness_mean=world.stale_sum / max(1, world.trained),
         staleness_max=world.stale_max,
         warm_s=world.warm_s,

@@ -162,12 +162,15 @@ class World:
         if slot.state is State.DRAINING and not slot.jobs:
             self.moves.left(slot, Event.LEFT)
 
-    def release(self, slot: SharedSlot) -> None:
-        """What it holds goes back to its stream, to be done again."""
-        pool = slot.pool
-        for group, _ in reversed(slot.give_back(self.now)):
+    def release(self, slot: SharedSlot) -> float:
+        """What it holds goes back to its stream, to be done again; slot-seconds of work thrown away."""
+        pool, place, thrown_s = slot.pool, SHARED.index(slot.pool), 0.0
+        for group, left in reversed(slot.give_back(self.now)):
             self.pools[pool].waiting.appendleft(group)
+            thrown_s += self.work[group][place] - left
+        slot.useful_s -= thrown_s
         self.serve(pool)
+        return thrown_s
 
     def close(self, group: int) -> None:
         del self.last[group], self.work[group], self.first_work[group], self.sampled_by[group]
@@ -216,7 +219,7 @@ class World:
             self.moves.left(self.slots[name], Event.LEFT)
         for slot in self.slots.values():
             if slot.pool == TRAIN and slot.state is State.SERVING and slot.id not in self.gang.members:
-                self.moves.moving_s += self.now - slot.moving_since
+                self.moves.count_moving(slot, self.now - slot.moving_since)
                 self.gang.members[slot.id] = None
 
     # ------------------------------------------------------------------------------------------------ slots

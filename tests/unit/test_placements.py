@@ -93,6 +93,19 @@ def test_slots_stay_while_all_have_work() -> None:
     assert "every slot has work" in targets.reason
 
 
+def test_where_whole_slots_come_close_to_the_fluid_split_passing_idleness_moves_none() -> None:
+    slots = fleet({"rollout": 45, "judge": 9, "train": 10})
+    targets = Pressure().targets(seen(slots, prompts=20, rollouts=0, scored=748), POOLS)
+    assert targets.split == {"rollout": 45, "judge": 9, "train": 10}
+
+
+def test_a_pool_just_in_step_with_the_one_before_it_is_given_its_share() -> None:
+    """37 rollout slots keep 7.4 judges at work: both pools are too small, though one judge has little to do."""
+    slots = fleet({"rollout": 37, "judge": 8, "train": 19})
+    targets = Pressure().targets(seen(slots, prompts=380, rollouts=60, scored=300), POOLS)
+    assert targets.split == {"rollout": 45, "judge": 9, "train": 10}
+
+
 def test_a_large_gain_is_needed_where_much_work_waits_and_a_small_one_where_little_does() -> None:
     slots = fleet({"rollout": 10, "judge": 2, "train": 4})
     margins = [

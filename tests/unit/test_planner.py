@@ -15,11 +15,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from scheduler.legal_split import legal
 from scheduler.lifecycle import Event, State
 from scheduler.observation import Slot
 from scheduler.placements.base import Targets
 from scheduler.placements.pressure import Pressure
-from scheduler.planner import Rules, legal, plan
+from scheduler.planner import Move, Rules, plan
 from scheduler.pools import Pool
 from tests.unit.fleets import POOLS, Obedient, bounded, fleet, seen, services
 
@@ -108,6 +109,48 @@ def test_moving_takes_no_more_than_its_share_of_time() -> None:
     full = plan(seen(slots, moves=[990.0] * used_up), POOLS, insisting(train=64), RULES)
     assert full.stays
     assert "2% of all slots' time has gone into moves" in full.sentence
+
+
+def idlers(pool: str, count: int) -> tuple[Slot, ...]:
+    """Slots of a pool that came a moment ago and hold nothing."""
+    return fleet({pool: count}, since=999.0)
+
+
+def test_a_slot_with_nothing_to_do_is_held_by_neither_its_dwell_nor_the_share_of_time() -> None:
+    observation = seen(idlers("judge", 4), prompts=48, moves=[990.0] * 10_000)
+    decision = plan(observation, POOLS, insisting(rollout=4), RULES)
+    assert len(decision.moves) == 4
+    assert all(move.idle and move.drain_by == observation.now for move in decision.moves)
+
+
+def test_work_that_would_not_fill_what_a_move_takes_draws_no_slot() -> None:
+    judges, busy = idlers("judge", 4), fleet({"rollout": 3}, since=999.0, holds=True)
+    decision = plan(seen((*judges, *busy), prompts=6), POOLS, insisting(rollout=7), RULES)
+    assert decision.stays, "36 slot-seconds are less than 10 for each of four slots"
+    decision = plan(seen((*judges, *busy), prompts=9), POOLS, insisting(rollout=7), RULES)
+    assert len(decision.moves) == 2, "54 are enough for five"
+
+
+@pytest.mark.parametrize(("rollouts", "scored", "idle"), [(0, 11, True), (2, 11, False), (0, 12, False)])
+def test_a_slot_has_nothing_to_do_when_its_pool_has_no_work_or_less_than_a_batch(
+    rollouts: int, scored: int, *, idle: bool
+) -> None:
+    slots = (*idlers("judge", 2), *idlers("train", 2))
+    observation = seen(slots, prompts=48, rollouts=rollouts, scored=scored)
+    decision = plan(observation, POOLS, insisting(rollout=4), RULES)
+    source = "judge" if rollouts else "train"
+    assert any(move.source == source for move in decision.moves) is idle
+
+
+def test_a_slot_that_just_came_and_finds_work_stays() -> None:
+    observation = seen(idlers("rollout", 3), prompts=20, scored=12, moves=())
+    assert plan(observation, POOLS, insisting(train=3), RULES).stays
+
+
+def test_pool_minima_hold_slots_that_have_nothing_to_do() -> None:
+    pools = bounded(judge=(1, None))
+    decision = plan(seen(idlers("judge", 3), prompts=48), pools, insisting(rollout=3), RULES)
+    assert len(decision.moves) == 2
 
 
 def test_a_fleet_too_small_for_its_share_moves_one_slot_per_dwell() -> None:
@@ -241,7 +284,7 @@ class Fleets(RuleBasedStateMachine):
         decision = plan(observation, self.pools, targets, RULES)
         assert len({move.slot for move in decision.moves}) == len(decision.moves), "one move per slot"
         for move in decision.moves[:cut]:
-            self.check(move.slot, move.source)
+            self.check(move)
             before = {pool.name: world.serving(pool.name) for pool in self.pools}
             present = {pool.name: world.present(pool.name) for pool in self.pools}
             world.obey(move)
@@ -251,11 +294,14 @@ class Fleets(RuleBasedStateMachine):
                 if pool.max is not None and world.present(pool.name) > present[pool.name]:
                     assert world.present(pool.name) <= pool.max
 
-    def check(self, name: str, source: str) -> None:
-        slot = self.world.slots[name]
+    def check(self, move: Move) -> None:
+        slot = self.world.slots[move.slot]
         assert slot.state in (State.VACANT, State.SERVING)
-        assert slot.pool == source
-        if source:
+        assert slot.pool == move.source
+        if move.idle:
+            assert not slot.holds, "it leaves no work"
+            assert sum(self.queues.values()) > 0, "it goes to work"
+        elif move.source:
             assert self.world.now - slot.since >= RULES.dwell_s
 
     @invariant()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import statistics
 from dataclasses import replace
 
 import pytest
@@ -62,6 +64,21 @@ def test_a_leap_is_not_taken_for_a_trend() -> None:
     rates.observe([replace(SLOT, busy_s=100.0, items=100)], 100)
     rates.observe([replace(SLOT, busy_s=5100.0, items=200)], 110)
     assert rates.service()["rollout"].item_s <= STEEPEST * (rates.means["rollout"].item_s or 0)
+
+
+def test_a_change_within_the_noise_is_hardly_followed_and_one_beyond_it_is() -> None:
+    chance = random.Random(7)
+    rates, busy, seen_s = Rates(memory_s=100), 0.0, list[float]()
+    for second in range(0, 6000, 5):
+        true_s = 2.0 if second < 5000 else 4.0
+        busy += sum(chance.expovariate(1 / true_s) for _ in range(5))
+        rates.observe([replace(SLOT, busy_s=busy, items=second)], second)
+        if second > 1500:
+            seen_s.append(rates.service()["rollout"].item_s)
+    steady, short_error = seen_s[:650], rates.means["rollout"].error_s
+    assert statistics.stdev(steady) < 0.06, "the short mean alone errs by 2/√200 = 0.14"
+    assert 0.1 < short_error < 0.6
+    assert seen_s[-1] == pytest.approx(4.0, rel=0.15)
 
 
 def test_a_group_counts_with_what_it_took_itself_not_with_all_that_is_in_hand() -> None:
