@@ -191,14 +191,16 @@ class Cluster:
 
     def close(self) -> None:
         """End everything, the server last."""
-        for name in sorted(self.processes, key=lambda one: one == "server"):
-            process = self.processes[name]
-            process.terminate()
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait(10)
+        others = [process for name, process in self.processes.items() if name != "server"]
+        for ending in (others, [self.processes["server"]] if "server" in self.processes else []):
+            for process in ending:
+                process.terminate()
+            for process in ending:
+                try:
+                    process.wait(60)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait(10)
 
 
 @contextlib.contextmanager
