@@ -43,7 +43,7 @@ class SchedulerSection(Section):
     """A slot that is moved finishes or gives back what it holds within so long."""
     spare: bool = True
     """Each slot keeps a process that has imported what the run's engine and learner need, and becomes its next
-    controller: seconds less a move, some 200 MB more memory a slot. None is kept where nothing heavy is imported."""
+    controller: seconds less a move, some 300 MB more memory a slot. None is kept where nothing heavy is imported."""
 
 
 class PoolSection(Section):
