@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from scheduler.placements.base import Placement
@@ -88,25 +91,38 @@ Told = Callable[[str], None]
 
 
 def compare(
-    load: Workload, slots: int, seeds: Sequence[int], placement: Placement, name: str, told: Told = lambda _: None
+    load: Workload,
+    slots: int,
+    seeds: Sequence[int],
+    placement: Placement,
+    name: str,
+    told: Told = lambda _: None,
+    *,
+    processes: int = 1,
 ) -> Comparison:
-    """Play every system on every seed. The static split is searched on the first seed, knowing it whole."""
-    cargos = [Cargo(load, seed, slots) for seed in seeds]
+    """Play every system on every seed, `processes` seeds at once. The static split is searched on the first seed,
+    knowing it whole.
+    """
     told(f"{load.name}, {slots} slots: searching the best static split")
-    split = best_static(cargos[0])
+    split = best_static(Cargo(load, seeds[0], slots))
+    play = partial(played, load, slots, split, placement, name, seeds[0])
     outcomes: dict[str, list[Outcome]] = {}
-    for place, cargo in enumerate(cargos):
-        told(f"{load.name}, {slots} slots: seed {place + 1} of {len(seeds)}")
-        for one in systems(cargo, split, placement, name, records=place == 0):
-            outcomes.setdefault(one.system, []).append(one)
-    return Comparison(
-        workload=load,
-        slots=slots,
-        ours=name,
-        static=split,
-        outcomes=outcomes,
-        fluid=[cargo.fluid_throughput() for cargo in cargos],
-    )
+    fluid: list[float] = []
+    with ProcessPoolExecutor(processes) if processes > 1 else nullcontext() as pool:
+        for found, best in pool.map(play, seeds) if pool else map(play, seeds):
+            fluid.append(best)
+            told(f"{load.name}, {slots} slots: {len(fluid)} of {len(seeds)} seeds")
+            for one in found:
+                outcomes.setdefault(one.system, []).append(one)
+    return Comparison(workload=load, slots=slots, ours=name, static=split, outcomes=outcomes, fluid=fluid)
+
+
+def played(
+    load: Workload, slots: int, split: Mapping[str, int], placement: Placement, name: str, recorded: int, seed: int
+) -> tuple[list[Outcome], float]:
+    """Every system on one seed, and the fluid optimum; `recorded` is the seed whose course is kept."""
+    cargo = Cargo(load, seed, slots)
+    return list(systems(cargo, split, placement, name, records=seed == recorded)), cargo.fluid_throughput()
 
 
 def systems(

@@ -3,7 +3,7 @@
 For: the strongest static baseline. Not for: anything one could know beforehand. All divisions are ranked by an estimate
 (each version takes as long as its most loaded pool: Σ_v max_s W_s(v)/n_s), the best of them are simulated, and then
 neighbours of the best, one slot moved, until none is better. Past `ALL` slots only divisions around the fluid split are
-ranked: they are too many, and the estimate is convex.
+ranked: they are too many, and the estimate is convex; and neighbours are no closer than `FINEST` of all slots.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ SIMULATED = 4
 """Divisions simulated before neighbours are tried."""
 ALL = 128
 """Up to so many slots every division is ranked."""
+FINEST = 1 / 256
 
 Division = tuple[int, int, int]
 
@@ -35,13 +36,13 @@ def best_static(cargo: Cargo) -> dict[str, int]:
             known[division] = World(cargo, static(cargo.workload, split)).run().seconds
         return known[division]
 
-    step = max(1, cargo.slots // 64)
+    step, finest = max(1, cargo.slots // 64), max(1, round(cargo.slots * FINEST))
     best = min(ranked(cargo)[:SIMULATED], key=seconds)
     while True:
         better = min(neighbours(best, step), key=seconds, default=best)
         if seconds(better) < seconds(best):
             best = better
-        elif step > 1:
+        elif step > finest:
             step //= 2
         else:
             return named(best)

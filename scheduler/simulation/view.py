@@ -52,7 +52,14 @@ def moment(world: World) -> dict[str, float]:
         facts[f"backlog.{pool}"] = world.backlog[stream]
         running = sum(slot.useful_s for slot in world.slots.values() if slot.pool == pool)
         facts[f"useful_s.{pool}"] = world.useful_s[pool] + running
+    facts["useful_s.train"] += training_s(world)
     return facts
+
+
+def training_s(world: World) -> float:
+    """Slot-seconds that the step in training has done so far; booked when it ends."""
+    gang = world.gang
+    return min(sum(world.work[group][2] for group in gang.batch), (world.now - gang.began) * len(gang.members))
 
 
 def outcome_of(world: World) -> Outcome:

@@ -66,6 +66,12 @@ class Workload:
         """B."""
         return max(1, round(self.groups_per_slot * slots))
 
+    @property
+    def drifts(self) -> bool:
+        """Whether what a group asks for, or how many survive, changes on the way."""
+        curves = [self.length, self.surviving, *self.costs.values()]
+        return any(len({value for _, value in curve}) > 1 for curve in curves)
+
     def at(self, curve: Curve, version: int) -> float:
         shares, values = zip(*curve, strict=True)
         return float(np.interp(version / max(1, self.versions - 1), shares, values))

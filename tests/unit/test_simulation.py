@@ -172,6 +172,23 @@ def test_when_lengths_drift_slots_go_from_judging_to_training() -> None:
     assert late["train"] > early["train"]
 
 
+def test_a_course_shows_training_while_it_goes_on() -> None:
+    """A step is booked when it ends; a picture of busy shares must not leap there."""
+    load = WORKLOADS["drift"].shortened(20)
+    course = World(Cargo(load, 0, 32), Scheduled("pressure", Pressure(), load), records=True).run().course
+    useful, slots, seconds = course["useful_s.train"], course["slots.train"], course["seconds"]
+    assert useful == sorted(useful)
+    for at in range(1, len(seconds)):
+        most = max(slots[max(0, at - 12) : at + 1]) + 1
+        assert useful[at] - useful[at - 1] <= most * (seconds[at] - seconds[at - 1]) + 1e-6
+
+
+def test_seeds_played_at_once_give_the_same_figures() -> None:
+    load = small("constant", versions=6)
+    alone, together = (compare(load, 6, [0, 1], Pressure(), "pressure", processes=count) for count in (1, 2))
+    assert alone.facts() == together.facts()
+
+
 def test_all_divisions_are_ranked_and_the_best_found_is_better_than_its_neighbours() -> None:
     load = small("constant", versions=10)
     cargo = Cargo(load, 0, 12)
