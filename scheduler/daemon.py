@@ -159,7 +159,7 @@ class Daemon:
         for slot in observation.slots:
             report = reports.get(slot.id, {})
             if slot.epoch > int(report.get("epoch", slot.epoch)):
-                await self.rung(report, slot.bound_for or slot.pool, slot.epoch)
+                await self.rung(report, slot.belongs, slot.epoch)
 
     async def rung(self, report: Said, pool: str, epoch: int) -> None:
         node = str(report.get("node", ""))

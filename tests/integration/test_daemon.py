@@ -237,3 +237,15 @@ async def moved(scene: Scene, target: str) -> bool:
 
 async def costs(scene: Scene, expected: dict[str, float]) -> bool:
     return await scene.fleet.costs() == expected
+
+
+async def test_the_bell_of_a_slot_that_a_person_empties_says_so(scene: Scene) -> None:
+    await scene.slot("gpu0", "rollout")
+    await scene.slot("gpu1", "train")
+    rung: list[tuple[str, str, int]] = []
+    scene.start(scene.daemon(ring=lambda *bell: rung.append(bell)))
+    await scene.decides_on()
+    seen = (await scene.fleet.wanted("gpu1")).epoch
+    await scene.fleet.assign("gpu1", "", seen=seen, reason="by hand", by="a person", pin="pin")
+    await scene.until(lambda: any(epoch == seen + 1 for _, _, epoch in rung))
+    assert {pool for _, pool, epoch in rung if epoch == seen + 1} == {""}
