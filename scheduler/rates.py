@@ -21,7 +21,7 @@ TREND = 1.0
 on."""
 STEEPEST = 2.0
 """Most a trend may add or take, as a factor: the rest is taken for noise."""
-DOUBT = 4.0
+DOUBT = 6.0
 """A change of so many standard errors is half believed."""
 SHARP = 4
 """How quickly belief grows around it: as this power."""
@@ -41,8 +41,11 @@ class Mean:
     """What was spent and not counted yet."""
     at: float = 0.0
     """When a group was last finished."""
+    last_s: float = 0.0
+    """Of the last look's groups, each, the mean."""
+    last_items: int = 0
     squares: float = 0.0
-    """Of what each look's mean was off by, times its groups."""
+    """Of how much one look's mean differed from the next one's, in variances of a group: a leap counts once."""
     looks: float = 0.0
 
     @property
@@ -61,13 +64,16 @@ class Mean:
         if items == 0:
             return replace(self, begun_s=self.begun_s + busy_s, waiting_s=waiting)
         keep = math.exp((self.at - now) / memory_s)
-        off = waiting / items - (self.item_s or waiting / items)
+        mean_s = waiting / items
+        both = items * self.last_items / (items + self.last_items)
         return Mean(
             spent_s=self.spent_s * keep + waiting,
             items=self.items * keep + items,
             at=now,
-            squares=self.squares * keep + items * off * off,
-            looks=self.looks * keep + (self.items > 0),
+            last_s=mean_s,
+            last_items=items,
+            squares=self.squares * keep + both * (mean_s - self.last_s) ** 2,
+            looks=self.looks * keep + (self.last_items > 0),
         )
 
 

@@ -81,6 +81,15 @@ def test_a_change_within_the_noise_is_hardly_followed_and_one_beyond_it_is() -> 
     assert seen_s[-1] == pytest.approx(4.0, rel=0.15)
 
 
+def test_a_leap_of_a_pool_that_finishes_in_few_large_steps_is_believed_by_the_third() -> None:
+    """It counts as noise once, where the costs differ, and not as long as the mean is behind."""
+    rates, busy = Rates(memory_s=120), 0.0
+    for step in range(13):
+        busy += 40 * (1.0 if step % 2 else 1.02) * (1 if step < 10 else 3)
+        rates.observe([replace(SLOT, busy_s=busy, items=40 * (step + 1))], 60.0 * step)
+    assert rates.service()["rollout"].item_s > 2.2
+
+
 def test_a_group_counts_with_what_it_took_itself_not_with_all_that_is_in_hand() -> None:
     rates = Rates()
     rates.observe([replace(SLOT, spent_s=0.0)], 0)
