@@ -81,7 +81,8 @@ class Witness:
 
 
 def broken_rules(story: list[dict[str, Any]], dwell_s: float, minima: dict[str, int]) -> list[str]:
-    """I6 from the decisions of a run, oldest first: moves that came too early or took a pool below its min."""
+    """I6 from the decisions of a run, oldest first: moves that came too early or took a pool below its min. A slot that
+    has nothing to do may leave at any time."""
     found: list[str] = []
     last: dict[str, float] = {}
     for decision in story:
@@ -91,7 +92,7 @@ def broken_rules(story: list[dict[str, Any]], dwell_s: float, minima: dict[str, 
                 found.append(f"I6: {pool} was left with {decision['split'][pool] - taken[pool]} of {least} slots")
         for move in decision["moves"]:
             stayed = decision["at"] - last.get(move["slot"], 0.0)
-            if move["source"] and stayed < dwell_s:
+            if move["source"] and not move["idle"] and stayed < dwell_s:
                 found.append(f"I6: {move['slot']} was moved after {stayed:.2f} s: {decision['sentence']}")
             last[move["slot"]] = decision["at"]
     return found
