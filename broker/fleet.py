@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import resources
 from typing import Any, Literal, Self, cast
@@ -69,6 +69,8 @@ class Served:
     run: str
     folder: str
     url: str
+    asked: str = ""
+    """Which time somebody asked for it: a run that has ended goes on when it is asked for anew."""
 
 
 class Fleet:
@@ -207,7 +209,7 @@ class Fleet:
 
     async def serve(self, served: Served) -> None:
         """From now on the fleet works for this run."""
-        facts: dict[Any, Any] = {"run": served.run, "folder": served.folder, "url": served.url}
+        facts = cast("dict[Any, Any]", asdict(served))
         await self.ask("naming the run", self.client.hset(self.prefix + "run", mapping=facts))
 
     async def served(self) -> Served | None:

@@ -10,6 +10,7 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
 from broker.fleet import FLEET_VARIABLE, Fleet, Served
 from broker.settings import URL_VARIABLE
@@ -60,5 +61,5 @@ def slot_command(name: str, folder: Path, share: Share, url: str) -> Command:
 async def name_run(folder: Path, url: str) -> None:
     """From now on the fleet works for this run."""
     fleet = await Fleet.connect(url, fleet_of(folder.name))
-    await fleet.serve(Served(run=folder.name, folder=str(folder), url=url))
+    await fleet.serve(Served(run=folder.name, folder=str(folder), url=url, asked=uuid4().hex))
     await fleet.close()

@@ -75,6 +75,8 @@ class Slot:
     """The run it works for, and what is known of it."""
     known: ServedRun | None = None
     run: RedisBroker | None = None
+    rests: bool = False
+    """Its controller has left in good order by itself: the run has ended, until it is seen to go on."""
     tally: Tally = field(default_factory=Tally)
     moved: int = 0
     """Moves that ended in a controller that takes work; one that is started again after a failure is none."""
@@ -151,7 +153,7 @@ class Slot:
                 self.ended(decision, told=told)
             if process.is_over:
                 self.process = None
-        elif self.state is State.MOVING and self.pool and now >= self.not_before:
+        elif self.state is State.MOVING and self.pool and now >= self.not_before and not self.rests:
             self.spawn(now)
         self.spare.tick(now, settled=self.state is State.SERVING and now - self.since >= SETTLED_S)
 
@@ -167,6 +169,7 @@ class Slot:
         elif isinstance(decision, Leave):
             if not told:
                 self.not_before = time.monotonic() + AGAIN_S
+                self.rests = True
                 self.give_way()
             self.happened(Event.LEFT)
         else:
@@ -232,6 +235,7 @@ class Slot:
             await self.fleet.serve(served := self.served)  # a server that lost its records takes them back
         if served != self.served:
             await self.change_run(served)
+        await self.rest()
         if self.run is None or self.process is None or self.process.pid is None:
             return
         if self.state is State.MOVING and not self.process.wanted:
@@ -245,6 +249,13 @@ class Slot:
         if beat.get("ready") and self.state is State.MOVING and self.pool == self.wanted.pool:
             self.happened(Event.READY)
 
+    async def rest(self) -> None:
+        """While the run is over no controller is started for it: each would only leave again."""
+        if self.rests and self.run is not None:
+            finished = (await self.run.look()).finished
+            self.rests = bool(finished)
+            self.detail = f"the run has ended ({finished}); the slot waits until it is resumed or another is served"
+
     async def change_run(self, served: Served | None) -> None:
         """Whoever works for another run is ended in good order; the next start works for this one."""
         run = await RedisBroker.connect(served.url, served.run) if served else None
@@ -252,7 +263,7 @@ class Slot:
             await self.run.close()
         if self.process is not None:
             self.process.drain(time.monotonic(), self.drain_s)
-        self.served, self.run, self.known = served, run, None
+        self.served, self.run, self.known, self.rests = served, run, None, False
         try:
             self.known = ServedRun.read(served) if served else None
         except Misconfigured as error:

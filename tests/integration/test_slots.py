@@ -227,6 +227,25 @@ def test_a_slot_outlives_a_server_that_forgets_everything(host: Host) -> None:
     until(lambda: host.version() >= before + 2, 40)
 
 
+def test_slots_of_a_run_that_has_ended_wait_until_it_is_asked_for_anew(tmp_path: Path) -> None:
+    with hosted(tmp_path, [*QUICK, "run.steps=3"]) as host:
+        host.begin()
+        host.start("gpu0", "train")
+        host.start("gpu1", "rollout")
+        for slot in ("gpu0", "gpu1"):
+            until(
+                lambda slot=slot: (said := host.said(slot)) and "has ended" in said["detail"] and said["for_s"] > 3, 60
+            )
+            assert host.said(slot)["pid"] == 0
+        assert host.version() == 3
+        settings = json.loads((host.folder / "settings.json").read_text())
+        settings["run"]["steps"] = 5
+        (host.folder / "settings.json").write_text(json.dumps(settings))
+        again = Served(run=host.folder.name, folder=str(host.folder), url=host.url, asked="again")
+        host.on_the_fleet(lambda fleet: fleet.serve(again))
+        until(lambda: host.version() == 5, 60)
+
+
 def test_a_supervisor_that_fails_ends_its_worker_and_leaves_no_controller(host: Host) -> None:
     host.begin()
     host.start("gpu1", "train")
