@@ -7,7 +7,7 @@ pool before it, over the slot-seconds it has; under 1 it idles. As in maximum pr
 own and next buffers count; what they hold is followed forward (`forecast`), because admission bounds them. Rules:
 
 - *feed-forward*: where every pool fills at least one slot, the fluid split n*_s = N·D_s/ΣD is where slots belong,
-  unless a pool that would be given some is idle: then the measured costs do not tell everything, and backlogs decide;
+  unless the pool that should limit is idle: then the measured costs do not tell everything, and backlogs decide;
 - *forecast*: once slots are about to run out of work, the moves that add most useful work by the forecast. Not where
   whole slots come close (`CLOSE`) to the fluid split: there idleness passes by itself, and following it chases noise;
 - *gain over cost*: only moves that bring back more than they cost within the horizon;
@@ -72,7 +72,7 @@ class Pressure:
     def toward_fluid(
         self, view: Outlook, pools: Sequence[Pool], split: dict[str, int], found: Forecast, slots: int
     ) -> Option:
-        """The fluid split, where every pool fills a slot of its own and those it gives to have work for them."""
+        """The fluid split, where every pool fills a slot of its own and the one that should limit does not idle."""
         line = view.line
         if not all(one.measured for one in line) or min(fluid_split(line, slots).values()) < 1:
             return split, 0.0, "slots are shared in time"
@@ -80,9 +80,8 @@ class Pressure:
         limit = min(line, key=lambda one: split[one.pool.name] / one.demand).pool.name
         if best == split:
             return split, 0.0, "as the fluid split"
-        idle = {name: max(HALF_A_SLOT, IDLE_SHARE * have) for name, have in split.items()}
-        if idlers := [name for name in best if best[name] > split[name] and found.soon_idle[name] >= idle[name]]:
-            return split, 0.0, f"{' and '.join(idlers)} idle"
+        if found.soon_idle[limit] >= max(HALF_A_SLOT, IDLE_SHARE * split[limit]):
+            return split, 0.0, f"{limit} should limit, and idles"
         gain = view.long_run_s(split, found, best)
         return best, gain, f"{limit} limits: {split[limit]} of {best[limit]} slots"
 
@@ -149,11 +148,16 @@ def options(
     view: Outlook, split: dict[str, int], found: Forecast, slots: int, given: frozenset[str]
 ) -> Iterator[tuple[dict[str, int], str]]:
     """(a division a few moves away, the pool that gains): from pools that idle to those that idle less, one slot or as
-    many as idle. A pool that has work and was never measured is left to show how fast it is."""
+    many as idle. A pool that has work and was never measured is left to show how fast it is; a pool of
+    many slots keeps its share until then: those that come while its first step goes on could take no part in it.
+    """
     line = view.line
+    fluid = fluid_split(line, slots)
+    shared = min(fluid.values()) < 1
     for source in line:
         name, have = source.pool.name, split[source.pool.name]
-        spare, idle = have - source.pool.min, have * (1 - found.busy[name])
+        kept = 0 if source.measured or shared or source.pool.most(slots) == 1 else int(fluid[name])
+        spare, idle = have - max(source.pool.min, kept), have * (1 - found.busy[name])
         enough = view.groups if source is line[-1] else 1
         if spare <= 0 or idle < HALF_A_SLOT or name in given or (not source.measured and source.queue >= enough):
             continue

@@ -25,7 +25,9 @@ from scheduler.simulation.world import World
 POOLS = tuple(replace(pool, max=None) for pool in SHIPPED.values())
 """A simulated train pool has as many slots as it is given."""
 MEMORY = 0.9
-"""Of the surviving share, by group."""
+"""Of the surviving share, by look."""
+SUPPOSED = 16.0
+"""Groups supposed to have survived before any was seen: a first one that was dropped says little."""
 
 
 class Scheduled:
@@ -77,12 +79,12 @@ class Scheduled:
 
 @dataclass(slots=True)
 class Surviving:
-    """p from the counts of trained and retired groups, over about the last thousand seconds of them."""
+    """p from the counts of trained and retired groups, over about the last ten looks at which there were some."""
 
     trained: int = 0
     closed: int = 0
-    kept: float = 0.0
-    seen: float = 0.0
+    kept: float = SUPPOSED
+    seen: float = SUPPOSED
 
     def share(self, world: World) -> float:
         survived = world.trained + world.backlog[SCORED]
@@ -91,7 +93,7 @@ class Surviving:
             self.kept = self.kept * MEMORY + survived - self.trained
             self.seen = self.seen * MEMORY + closed - self.closed
             self.trained, self.closed = survived, closed
-        return min(1.0, max(0.01, self.kept / self.seen)) if self.seen > 0 else 1.0
+        return min(1.0, max(0.01, self.kept / self.seen))
 
 
 def ours(

@@ -123,6 +123,22 @@ def test_a_pool_that_has_work_and_never_finished_anything_is_left_to_show_how_fa
     assert targets.split["rollout"] > 4
 
 
+def test_a_train_pool_of_many_slots_keeps_its_share_until_its_first_step_is_known() -> None:
+    """Slots that come while a step goes on could take no part in it."""
+    known = {pool: service for pool, service in services().items() if pool != "train"}
+    slots = fleet({"rollout": 22, "judge": 21, "train": 21})
+    targets = Pressure().targets(seen(slots, prompts=700, rollouts=20, scored=48, service=known), POOLS)
+    assert targets.split["rollout"] > 22
+    assert targets.split["train"] >= 19
+
+
+def test_the_fluid_split_is_followed_though_another_pool_that_is_given_slots_idles() -> None:
+    """Too few trainers hold everything up: judges find no work for that reason alone."""
+    slots = fleet({"rollout": 51, "judge": 7, "train": 6})
+    targets = Pressure().targets(seen(slots, prompts=20, rollouts=0, scored=748), POOLS)
+    assert targets.split == {"rollout": 45, "judge": 9, "train": 10}
+
+
 def test_a_pool_without_work_gives_its_slots_also_before_it_ever_finished_anything() -> None:
     """The trainer that opens a run stands idle with the only slot until somebody samples."""
     targets = Pressure().targets(seen(fleet({"train": 1}), prompts=48, service={}), POOLS)
