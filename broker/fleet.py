@@ -212,6 +212,12 @@ class Fleet:
         facts = cast("dict[Any, Any]", asdict(served))
         await self.ask("naming the run", self.client.hset(self.prefix + "run", mapping=facts))
 
+    async def remind(self, served: Served) -> Served:
+        """Tell a server that has lost its records which run the fleet works for; the run it works for now, which is
+        another when somebody named one meanwhile."""
+        flat = [part for pair in asdict(served).items() for part in pair]
+        return Served(**pairs(await self.script("remind", *flat)))
+
     async def served(self) -> Served | None:
         raw = await self.ask("reading the run", self.client.hgetall(self.prefix + "run"))
         named = {text(k): text(v) for k, v in raw.items()}

@@ -232,7 +232,7 @@ class Slot:
         """The served run, and the controller's own heartbeat in it."""
         served = await self.fleet.served()
         if served is None and self.served is not None:
-            await self.fleet.serve(served := self.served)  # a server that lost its records takes them back
+            served = await self.fleet.remind(self.served)
         if served != self.served:
             await self.change_run(served)
         await self.rest()

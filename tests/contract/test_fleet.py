@@ -138,3 +138,12 @@ async def test_a_fleet_serves_one_named_run(fleet: Fleet) -> None:
     served = Served(run="addition-1", folder="/runs/addition-1", url="unix:///x")
     await fleet.serve(served)
     assert await fleet.served() == served
+
+
+async def test_a_server_that_lost_the_run_is_reminded_but_never_overruled(fleet: Fleet) -> None:
+    old = Served(run="addition-1", folder="/runs/addition-1", url="unix:///x", asked="first")
+    assert await fleet.remind(old) == old
+    new = Served(run="addition-2", folder="/runs/addition-2", url="unix:///x", asked="second")
+    await fleet.serve(new)
+    assert await fleet.remind(old) == new
+    assert await fleet.served() == new
