@@ -80,9 +80,10 @@ def each(one: Comparison, system: str) -> dict[str, list[float]]:
 
 def headline(one: Comparison) -> str:
     ratios = one.ratios()
+    gain = f", {ratios['of_oracles_gain']:.0%} of the oracle's gain" if meaning(one, "of_oracles_gain") else ""
     return (
-        f"{one.workload.name}: {ratios['over_static']:.2f} of the best static split, {ratios['of_oracles_gain']:.0%} "
-        f"of the oracle's gain, {one.mean(OURS, 'switching_share'):.1%} moving"
+        f"{one.workload.name}: {ratios['over_static']:.2f} of the best static split{gain}, "
+        f"{one.mean(OURS, 'switching_share'):.1%} moving"
     )
 
 
