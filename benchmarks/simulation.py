@@ -9,6 +9,7 @@ Writes the figures, the tables of `benchmarks/placement.md` and the pictures of 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from pathlib import Path
 
@@ -61,9 +62,7 @@ def main() -> None:
         circumstances=taken,
         settings={"seconds": seconds, "static": {one.workload.name: dict(one.static) for one in found}},
         samples={f"{one.workload.name}, {system}": each(one, system) for one in found for system in one.outcomes},
-        arguments=""
-        if given.slots == 64
-        else f"--slots {given.slots} --seeds {given.seeds} --versions {given.versions}",
+        arguments=" ".join(sys.argv[1:]),
     )
     result.save("; ".join(map(headline, found)) + f" ({seconds:.0f} s)")
     write_section(given.slots, [*lines(found, seconds)])
