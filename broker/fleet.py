@@ -26,7 +26,7 @@ FLEET_VARIABLE = "TIDEMILL_FLEET"
 """Environment variable that names it, for workers, schedulers and commands."""
 DECISIONS_KEPT = 10_000
 MOVES_KEPT_S = 7200
-"""Moves that a scheduler ordered are remembered for so long."""
+"""Moves of busy slots that a scheduler ordered are remembered for so long."""
 
 Answer = Literal["done", "stale", "fenced", "pinned"]
 Pin = Literal["pin", "unpin", ""]
@@ -107,10 +107,14 @@ class Fleet:
         by: str,
         lease: Lease | None = None,
         pin: Pin = "",
+        idle: bool = False,
     ) -> Assigned:
-        """Want `slot` in `pool`, if its record still has the epoch `seen`. Without a lease it is a person's order."""
+        """Want `slot` in `pool`, if its record still has the epoch `seen`. Without a lease it is a person's order; one
+        for an idle slot does not count among `moves`.
+        """
+        remembered_s = 0 if idle else MOVES_KEPT_S
         holder, epoch = (lease.holder, str(lease.epoch)) if lease else ("", "")
-        reply = await self.script("assign", slot, pool, seen, holder, epoch, pin, reason, by, MOVES_KEPT_S)
+        reply = await self.script("assign", slot, pool, seen, holder, epoch, pin, reason, by, remembered_s)
         return Assigned(answer=cast("Answer", text(reply[0])), pool=text(reply[1]), epoch=int(text(reply[2]) or 0))
 
     async def offer(self, slot: str, pool: str, epoch: int) -> Wanted:

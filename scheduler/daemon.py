@@ -147,6 +147,7 @@ class Daemon:
             reason=decision.sentence,
             by=f"scheduler {self.holder}",
             lease=self.lease,
+            idle=move.idle,
         )
         if answer.answer != "done":
             log.info("not moved", slot=move.slot, target=move.target, answer=answer.answer)

@@ -6,7 +6,6 @@ become moments of this process's clock, so hosts need no common one.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,15 +14,15 @@ from broker.admission import cap
 from broker.contract import RunState
 from broker.fleet import Fleet, Wanted
 from broker.redis_broker import RedisBroker
+from broker.streams import SCORED
 from scheduler.lifecycle import State
 from scheduler.observation import Observation, Service, Slot
 from scheduler.planner import WINDOW_S
 from scheduler.rates import Rates
+from scheduler.survival import Survival
 
 SILENT_S = 10.0
 """A slot that has not reported for so long counts as dead."""
-SURVIVAL_LOOKS = 60
-"""The surviving share is taken over so many looks."""
 
 Said = Mapping[str, Any]
 
@@ -41,8 +40,7 @@ class Lookout:
     reports: Mapping[str, Said] = field(default_factory=dict[str, Said])
     """What the slots said at the last look."""
     moved: dict[str, int] = field(default_factory=dict[str, int])
-    closed: deque[tuple[int, int]] = field(default_factory=lambda: deque[tuple[int, int]](maxlen=SURVIVAL_LOOKS))
-    """(trained, without signal) at each look."""
+    survival: Survival = field(default_factory=Survival)
 
     async def look(self, now: float) -> tuple[Observation, RunState]:
         """One look. Raises Unavailable."""
@@ -53,16 +51,18 @@ class Lookout:
         self.note_moves(said)
         self.rates.shapes = shapes_of(said)
         self.rates.observe(slots, now)
+        backlog, counts = await self.run.backlog(), (await self.run.books()).counts
+        survived = counts.get("train.trained", 0) + backlog[SCORED]
         observation = Observation(
             now=now,
-            backlog=await self.run.backlog(),
+            backlog=backlog,
             slots=slots,
             service=self.rates.service(),
             groups=state.groups or self.groups,
             cap=state.cap or cap(self.groups, self.staleness),
             staleness=state.staleness if state.cap else self.staleness,
             version=state.live.version if state.live else 0,
-            surviving=self.surviving((await self.run.books()).counts),
+            surviving=self.survival.share(survived, counts.get("train.retired.no_signal", 0)),
             moves=tuple(now - age_s for age_s in await self.fleet.moves(WINDOW_S)),
         )
         return observation, state
@@ -74,13 +74,6 @@ class Lookout:
             if moved > self.moved.get(name, moved):
                 self.rates.note_move(str(report["pool"]), float(report["move_s"]))
             self.moved[name] = moved
-
-    def surviving(self, counts: Mapping[str, int]) -> float:
-        """p: of the groups that were scored lately, the share that had a signal."""
-        self.closed.append((counts.get("train.trained", 0), counts.get("train.retired.no_signal", 0)))
-        trained = self.closed[-1][0] - self.closed[0][0]
-        without = self.closed[-1][1] - self.closed[0][1]
-        return trained / (trained + without) if trained else 1.0
 
 
 def shapes_of(said: Mapping[str, Said]) -> dict[str, Service]:

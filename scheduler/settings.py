@@ -36,9 +36,10 @@ class SchedulerSection(Section):
     memory_s: float = Field(default=120.0, gt=0)
     """What was measured so long ago weighs 1/e: shorter follows changes sooner and noise more."""
     dwell_s: float = Field(default=30.0, ge=0)
-    """Shortest stay of a slot after a move."""
+    """Shortest stay of a slot after a move, while it has something to do."""
     switching: float = Field(default=0.02, gt=0, le=1)
-    """Most of all slots' time that moving may take; a fleet too small for it moves one slot per `dwell_s`."""
+    """Most of all slots' time that moving may take from work. A slot that has nothing to do goes freely; a fleet too
+    small for the share moves one slot per `dwell_s`."""
     drain_s: float = Field(default=60.0, gt=0)
     """A slot that is moved finishes or gives back what it holds within so long."""
     spare: bool = True

@@ -21,13 +21,10 @@ from scheduler.rates import Rates
 from scheduler.simulation.view import reported
 from scheduler.simulation.workload import Workload
 from scheduler.simulation.world import World
+from scheduler.survival import Survival
 
 POOLS = tuple(replace(pool, max=None) for pool in SHIPPED.values())
 """A simulated train pool has as many slots as it is given."""
-MEMORY = 0.9
-"""Of the surviving share, by look."""
-SUPPOSED = 16.0
-"""Groups supposed to have survived before any was seen: a first one that was dropped says little."""
 
 
 class Scheduled:
@@ -48,7 +45,7 @@ class Scheduled:
         self.name, self.placement, self.pools, self.every_s = name, placement, pools, every_s
         self.rules = rules or Rules()
         self.rates = Rates(load.shapes)
-        self.surviving = Surviving()
+        self.survival = Survival()
         self.decisions: list[Decision] = []
 
     def decide(self, world: World) -> Iterable[Move]:
@@ -69,31 +66,12 @@ class Scheduled:
             cap=world.cap,
             staleness=world.load.staleness,
             version=world.version,
-            surviving=self.surviving.share(world),
+            surviving=self.survival.share(world.trained + world.backlog[SCORED], world.retired),
             moves=tuple(world.moves.recent),
         )
 
     def service(self, world: World) -> Mapping[str, Service]:
         return self.rates.service()
-
-
-@dataclass(slots=True)
-class Surviving:
-    """p from the counts of trained and retired groups, over about the last ten looks at which there were some."""
-
-    trained: int = 0
-    closed: int = 0
-    kept: float = SUPPOSED
-    seen: float = SUPPOSED
-
-    def share(self, world: World) -> float:
-        survived = world.trained + world.backlog[SCORED]
-        closed = world.trained + world.backlog[SCORED] + world.retired
-        if closed > self.closed:
-            self.kept = self.kept * MEMORY + survived - self.trained
-            self.seen = self.seen * MEMORY + closed - self.closed
-            self.trained, self.closed = survived, closed
-        return min(1.0, max(0.01, self.kept / self.seen))
 
 
 def ours(

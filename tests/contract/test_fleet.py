@@ -106,7 +106,9 @@ async def test_a_report_ages_and_a_decision_stays(fleet: Fleet) -> None:
     assert await fleet.said() == {}
 
 
-async def test_moves_a_leader_ordered_are_remembered_with_their_age_and_a_persons_are_not(fleet: Fleet) -> None:
+async def test_moves_a_leader_ordered_are_remembered_with_their_age_unless_the_slot_was_idle_or_a_person_said_so(
+    fleet: Fleet,
+) -> None:
     lease = await led(fleet)
     for seen, slot in enumerate(["gpu0", "gpu1", "gpu0"]):
         epoch = (await fleet.wanted(slot)).epoch
@@ -120,6 +122,9 @@ async def test_moves_a_leader_ordered_are_remembered_with_their_age_and_a_person
     assert len(await fleet.moves(60)) == 3
     await fleet.assign("gpu1", "judge", seen=1, reason="", by="one", lease=lease)
     assert await fleet.client.zcard(fleet.prefix + "moves") == 4
+    await fleet.assign("gpu2", "rollout", seen=1, reason="nothing to do", by="one", lease=lease, idle=True)
+    assert (await fleet.wanted("gpu2")).pool == "rollout"
+    assert len(await fleet.moves(60)) == 4
 
 
 async def test_only_the_leader_notes_what_moves_cost_and_its_successor_reads_it(fleet: Fleet) -> None:

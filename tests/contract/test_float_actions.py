@@ -69,6 +69,8 @@ def rollouts_of(actions: list[NDArray[np.float32]], logprobs: NDArray[np.float32
 class Nearness:
     """A reward: how near a rollout's actions are to the point its context names."""
 
+    capacity, beats = B, 0
+
     async def start(self) -> None: ...
 
     async def score(self, group: Group) -> Score:

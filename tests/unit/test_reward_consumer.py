@@ -18,6 +18,8 @@ from consumers.rewards.base import Score
 class Rewards:
     """A reward that is known beforehand, or an error."""
 
+    capacity, beats = 1, 0
+
     def __init__(self, *values: float, error: Exception | None = None) -> None:
         self.values, self.error = np.array(values, np.float32), error
 

@@ -13,7 +13,7 @@ from scheduler.placements.fixed import Fixed
 from scheduler.placements.pressure import Pressure
 from scheduler.simulation.colocation import colocated, slot_s
 from scheduler.simulation.comparison import COLOCATED, ORACLE, STATIC, compare
-from scheduler.simulation.controllers import Scheduled, Surviving, static
+from scheduler.simulation.controllers import Scheduled, static
 from scheduler.simulation.shared_slot import SharedSlot
 from scheduler.simulation.static_search import best_static, every, ranked
 from scheduler.simulation.workload import Cargo, Workload
@@ -170,18 +170,6 @@ def test_when_lengths_drift_slots_go_from_judging_to_training() -> None:
     late = {pool: sum(course[f"slots.{pool}"][-third // 2 :]) for pool in ("judge", "train")}
     assert late["judge"] < early["judge"]
     assert late["train"] > early["train"]
-
-
-def test_a_first_group_without_a_signal_does_not_make_survival_look_rare() -> None:
-    load = small("dynamic-sampling")
-    world, surviving = World(Cargo(load, 0, 4), static(load, {"rollout": 2, "judge": 1, "train": 1})), Surviving()
-    assert surviving.share(world) == 1.0
-    world.retired = 1
-    assert 0.9 < surviving.share(world) < 1.0
-    for retired in range(4, 400, 3):
-        world.retired, world.trained = retired, retired // 3
-        surviving.share(world)
-    assert surviving.share(world) == pytest.approx(0.25, abs=0.02)
 
 
 def test_a_course_shows_training_while_it_goes_on() -> None:

@@ -1,5 +1,5 @@
 -- Where a slot is wanted. ARGV: key prefix, slot, pool, epoch the caller read, leader, its epoch ('' for a person),
--- pin ('pin' | 'unpin' | ''), reason, by, seconds that a scheduler's move is remembered
+-- pin ('pin' | 'unpin' | ''), reason, by, seconds that a scheduler's move is remembered (0: it counts as none)
 local P, key = ARGV[1], ARGV[1] .. 'slot:' .. ARGV[2]
 local function field(name) return redis.call('HGET', key, name) or '' end
 if ARGV[5] ~= '' then
@@ -11,7 +11,7 @@ local epoch = tonumber(field('epoch') == '' and '0' or field('epoch'))
 if epoch ~= tonumber(ARGV[4]) then return { 'stale', field('pool'), epoch } end
 local time = redis.call('TIME')
 redis.call('HSET', key, 'pool', ARGV[3], 'epoch', epoch + 1, 'reason', ARGV[8], 'by', ARGV[9], 'at', time[1])
-if ARGV[5] ~= '' then
+if ARGV[5] ~= '' and tonumber(ARGV[10]) > 0 then
   redis.call('ZREMRANGEBYSCORE', P .. 'moves', '-inf', time[1] - ARGV[10])
   redis.call('ZADD', P .. 'moves', time[1] + time[2] / 1000000, ARGV[2] .. ' ' .. (epoch + 1))
 end
