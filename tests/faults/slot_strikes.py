@@ -161,3 +161,12 @@ SLOT_STRIKES: dict[str, SlotStrike] = {
     "server": server(nothing_lost),
     "server, all lost": server(everything_lost),
 }
+
+BY_DAY = (
+    "leader between order and bell",
+    "worker, trainer arriving",
+    "controllers that leave",
+    "controller that does not hear",
+    "server, all lost",
+)
+"""One of each kind; the others are struck at night."""

@@ -1,6 +1,6 @@
 """Every group trains exactly once while slots move, whatever dies in the middle of a move.
 
-Each story is told by script, and with a real model (`nightly`, but for the fastest).
+Each story is told by script (some by day, all at night) and with a real model (at night, but for the fastest).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.faults.audit import (
     said_by_trainers,
 )
 from tests.faults.slot_runs import story_of
-from tests.faults.slot_strikes import SLOT_STRIKES
+from tests.faults.slot_strikes import BY_DAY, SLOT_STRIKES
 from tests.faults.slot_witness import Witness, broken_rules
 from tests.faults.slot_worlds import BY_SCRIPT, DRAIN_S, DWELL_S, ON_SLOTS, Launch, assert_all_is_well
 from tests.faults.worlds import World
@@ -28,7 +28,9 @@ from tests.integration.test_launcher import left_over
 
 
 @pytest.mark.parametrize("world", ON_SLOTS)
-@pytest.mark.parametrize("strike", SLOT_STRIKES)
+@pytest.mark.parametrize(
+    "strike", [pytest.param(name, marks=() if name in BY_DAY else pytest.mark.nightly) for name in SLOT_STRIKES]
+)
 def test_whatever_dies_in_the_middle_of_a_move_the_run_goes_on_to_its_end(
     world: World, strike: str, launch: Launch
 ) -> None:
