@@ -165,7 +165,6 @@ SLOT_STRIKES: dict[str, SlotStrike] = {
 BY_DAY = (
     "leader between order and bell",
     "worker, trainer arriving",
-    "controllers that leave",
     "controller that does not hear",
     "server, all lost",
 )

@@ -77,6 +77,7 @@ def test_the_spare_becomes_the_next_controller_and_behaves_like_one_that_was_spa
     assert not lives(spare)
 
 
+@pytest.mark.nightly
 def test_a_controller_that_dies_is_followed_by_the_spare(made: Callable[..., Host]) -> None:
     host = made(HEAVY)
     spare, first = ready_spare(host, "gpu1"), host.said("gpu1")["pid"]
@@ -112,6 +113,7 @@ def test_a_killed_worker_takes_its_spare_along(made: Callable[..., Host]) -> Non
     until(lambda: not lives(spare), 10)
 
 
+@pytest.mark.nightly
 def test_a_worker_that_leaves_in_good_order_leaves_no_spare(made: Callable[..., Host]) -> None:
     host = made(HEAVY)
     spare = ready_spare(host, "gpu1")
