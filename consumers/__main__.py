@@ -49,12 +49,11 @@ async def score(folder: Path, name: str, stop: asyncio.Event, *, role: str) -> N
     from consumers.rewards import create as create_reward
 
     raw = run_folder_settings(folder)
-    run = load_section(RunSection, "run", raw["run"])
     broker_settings = load_section(BrokerSection, "broker", raw["broker"])
     algorithm = load_section(AlgorithmSection, "algorithm", raw["algorithm"])
     meter = Meter(stage="importing")
     broker = await RedisBroker.connect(broker_url(broker_settings), folder.name)
-    archive = Archive(folder / "groups", name) if run.keep_groups else None
+    archive = Archive(folder / "groups", name) if load_section(RunSection, "run", raw["run"]).keep_groups else None
     async with beating(broker, name, role, meter):
         await loaded(stop, preload, role, folder, raw)
         log.info("imported")
@@ -68,19 +67,12 @@ async def score(folder: Path, name: str, stop: asyncio.Event, *, role: str) -> N
         rules = Rules.of(broker_settings, rewards.capacity)
         meter.stage, meter.ready = "waiting for the run to open", True
 
+        def advance() -> float:
+            return rewards.beats + meter.progress
+
         async def stay() -> None:
             meter.stage = "scoring"
-            consuming = Consuming(
-                broker,
-                ROLLOUTS,
-                name,
-                handler,
-                rules,
-                meter,
-                stop,
-                archive=archive,
-                progress=lambda: rewards.beats + meter.progress,
-            )
+            consuming = Consuming(broker, ROLLOUTS, name, handler, rules, meter, stop, archive, advance)
             await consuming.run()
 
         await consume(stay, broker, stop)

@@ -92,15 +92,11 @@ async def trainer_of(
     store = VersionStore(folder / "store")
     publication = Publication(broker, store, learner, keep)
     bounds = Bounds(groups=settings.groups, staleness=settings.staleness, eval_cap=max(1, held_out["size"]))
-    goal = parse(run.stop_when)
-    measurement = Measurement(folder / "evaluations.jsonl", held_out["size"], held_out["every"], goal)
+    evaluations, goal = folder / "evaluations.jsonl", parse(run.stop_when)
+    measurement = Measurement(evaluations, held_out["size"], held_out["every"], goal)
 
     async def retake() -> Announcement:
-        now = (await broker.look()).epoch
-        if now > broker.epoch > 0:  # we were away, and not missed: coming back must not throw the other out
-            raise Fenced(
-                f"taking the run over again: refused, a trainer with epoch {now} has taken over; this one stops"
-            )
+        await give_way(broker)
         live = await take_over(broker, store, bounds, lambda epoch: first_version(publication, epoch))
         await measurement.first(broker, live.version)
         return live
@@ -122,6 +118,13 @@ async def trainer_of(
         stop=stop,
         archive=Archive(folder / "groups", name) if run.keep_groups else None,
     )
+
+
+async def give_way(broker: RedisTrainer) -> None:
+    """One that was away, and replaced meanwhile, must not throw its successor out. Raises Fenced."""
+    now = (await broker.look()).epoch
+    if now > broker.epoch > 0:
+        raise Fenced(f"taking the run over again: refused, a trainer with epoch {now} has taken over; this one stops")
 
 
 def first_version(publication: Publication, epoch: int) -> Manifest:

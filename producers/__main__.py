@@ -43,23 +43,19 @@ async def rollout(folder: Path, name: str, stop: asyncio.Event) -> None:
         meter.stage = "loading the engine"
         engine = await loaded(stop, create, settings.engine, folder / "model", settings, seed=seed)
         log.info("engine loaded")
-        store = VersionStore(folder / "store")
         meter.stage, meter.ready = "waiting for the run to open", True
+
+        def advance() -> float:
+            return getattr(engine, "beats", meter.tokens) + meter.progress
 
         async def stay() -> None:
             """A follower and a consuming loop that know nothing yet: what served or was held before may be gone."""
             meter.stage = "sampling"
+            store = VersionStore(folder / "store")
             follower = WeightFollower(broker, engine, store, weights, mode=settings.update, holder=name, meter=meter)
+            produce, rules = RolloutProducer(engine, follower, meter), Rules.of(broker_settings, engine.capacity)
             consuming = Consuming(
-                broker,
-                PROMPTS,
-                name,
-                RolloutProducer(engine, follower, meter),
-                Rules.of(broker_settings, engine.capacity),
-                meter,
-                stop,
-                progress=lambda: getattr(engine, "beats", meter.tokens) + meter.progress,
-                may_read=follower.may_read,
+                broker, PROMPTS, name, produce, rules, meter, stop, progress=advance, may_read=follower.may_read
             )
             await together(consuming.run(), follower.follow(), follower.switch(), follower.keep_hold())
 

@@ -95,10 +95,12 @@ class Charge:
         try:
             return self.placement.targets(observation, self.pools)
         except Exception as error:
-            log.exception("the placement failed", placement=self.settings.placement)
             told = (
                 f"placement {self.settings.placement} failed ({type(error).__name__}: {error}), nothing is moved for it"
             )
+            if told != self.failure:
+                self.failure = told
+                log.exception("the placement failed", placement=self.settings.placement)
             return Targets(split=observation.serving(), reason=told)
 
 

@@ -13,8 +13,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import structlog
+
 from broker.errors import Misconfigured
 from scheduler.controller_process import thread_environment
+
+log = structlog.get_logger()
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 ANSWER_S = 20.0
@@ -68,8 +72,8 @@ def gpus_of_the_machine() -> int:
     if program:
         try:
             said = subprocess.run([program, "-L"], capture_output=True, text=True, timeout=ANSWER_S, check=True).stdout
-        except (subprocess.SubprocessError, OSError):
-            pass
+        except (subprocess.SubprocessError, OSError) as error:
+            log.warning("nvidia-smi does not answer; GPUs are counted by their device files", reason=str(error))
         else:
             return sum(line.startswith("GPU ") for line in said.splitlines())
     return len(list(Path("/dev").glob("nvidia[0-9]*")))

@@ -254,7 +254,8 @@ class Slot:
         if self.rests and self.run is not None:
             finished = (await self.run.look()).finished
             self.rests = bool(finished)
-            self.detail = f"the run has ended ({finished}); the slot waits until it is resumed or another is served"
+            if finished:
+                self.detail = f"the run has ended ({finished}); the slot waits until it is resumed or another is served"
 
     async def change_run(self, served: Served | None) -> None:
         """Whoever works for another run is ended in good order; the next start works for this one."""
