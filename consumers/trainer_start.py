@@ -89,8 +89,7 @@ async def trainer_of(
     """A trainer that has taken the run over; its learner is still where its checkpoint or the initial model is."""
     run, settings = load_section(RunSection, "run", raw["run"]), load_section(TrainSection, "train", raw["train"])
     keep, held_out = load_section(WeightsSection, "weights", raw["weights"]).keep, raw["prompts"]["eval"]
-    store = VersionStore(folder / "store")
-    publication = Publication(broker, store, learner, keep)
+    publication = Publication(broker, store := VersionStore(folder / "store"), learner, keep)
     bounds = Bounds(groups=settings.groups, staleness=settings.staleness, eval_cap=max(1, held_out["size"]))
     evaluations, goal = folder / "evaluations.jsonl", parse(run.stop_when)
     measurement = Measurement(evaluations, held_out["size"], held_out["every"], goal)
