@@ -17,20 +17,29 @@ from deploy.audit import Check, audit, lineage
 from deploy.inspection import Records
 from deploy.run_settings import RunSettings
 from deploy.server import reachable
-from tests.integration.test_launcher import Launched, made
+from tests.integration.test_launcher import Launched, made, until
 
 __all__ = ["made"]
 
 
 @pytest.fixture
 def stopped(made: Callable[..., Path]) -> Path:
-    """A run that was interrupted: groups are open in it."""
-    folder = made("train.options={pace_s=0.1}", "run.steps=100000")
+    """A run that was interrupted while its trainer was behind: groups are open in it."""
+    folder = made("train.options={pace_s=0.5}", "run.steps=100000")
     launched = Launched(folder)
-    launched.reach(3)
+    launched.reach(2)
+    until(lambda: waiting(folder) > 8)  # more than the step that is being made takes along
     launched.interrupt()
     assert launched.end() == 130
     return folder
+
+
+def waiting(folder: Path) -> int:
+    """Scored groups that no step has taken."""
+    settings = RunSettings.model_validate(run_folder_settings(folder))
+    with reachable(folder, settings.broker) as url:
+        server = Records(url, folder.name)
+        return server.client.xlen(server.keys.stream("scored"))
 
 
 def broken(folder: Path, damage: Callable[[Records], object] = lambda _: None) -> list[Check]:

@@ -1,0 +1,1 @@
+"""The commands of `tidemill`, a module each for those that belong together."""
