@@ -8,6 +8,8 @@ export VENV
 # Cores are shared by many processes here: one thread each, no spinning, and no hub to wait for.
 QUIET := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE HF_HUB_OFFLINE=1
 BENCHMARKS := $(patsubst benchmarks/%.py,%,$(shell grep -l __main__ benchmarks/*.py))
+# Most tests wait more than they compute; a file stays in one process, so that costly fixtures are made once.
+SIDE_BY_SIDE := -n 3 --dist loadfile
 TESTS := $(wildcard tests/unit tests/contract tests/integration tests/faults tests/acceptance)
 
 .PHONY: help run test check bench nightly clean ready ready-dev
@@ -20,10 +22,10 @@ run: ready ## train the run RUN and watch it learn
 	@$(BIN)/tidemill run $(RUN) $(ARGS)
 
 test: check ## check, then every test that fits 20 minutes on two cores
-	$(QUIET) $(BIN)/pytest $(TESTS) -m "not nightly and not gpu" $(ARGS)
+	$(QUIET) $(BIN)/pytest $(SIDE_BY_SIDE) $(TESTS) -m "not nightly and not gpu" $(ARGS)
 
 nightly: check ## all tests without a GPU: five seeds, the whole fault matrix
-	$(QUIET) $(BIN)/pytest $(TESTS) -m "not gpu" $(ARGS)
+	$(QUIET) $(BIN)/pytest $(SIDE_BY_SIDE) $(TESTS) -m "not gpu" $(ARGS)
 
 check: ready-dev ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .
