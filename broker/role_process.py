@@ -147,14 +147,16 @@ def first_of(group: BaseExceptionGroup[BaseException]) -> TidemillError | None:
 async def beating(
     broker: RunBroker, name: str, role: str, meter: Meter, *, every_s: float = 1.0
 ) -> AsyncGenerator[None]:
-    """Report the meter while the block runs; an unreachable server is the loop's matter, not the heartbeat's."""
+    """Report the meter while the block runs, and at its end, however it ends, that the process has left; an unreachable
+    server is the loop's matter, not the heartbeat's.
+    """
     task = asyncio.create_task(beat(broker, name, role, meter, every_s))
     try:
         yield
     finally:
         await end([task])
         with contextlib.suppress(TidemillError):
-            await broker.beat(name, {"role": role, "pid": os.getpid(), **meter.facts()})
+            await broker.beat(name, {"role": role, "pid": os.getpid(), **meter.facts(), "left": True})
 
 
 async def beat(broker: RunBroker, name: str, role: str, meter: Meter, every_s: float) -> None:

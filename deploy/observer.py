@@ -11,34 +11,30 @@ import json
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from broker.contract import RunState
-from broker.errors import Reset, TidemillError
+from broker.errors import TidemillError
 from broker.redis_broker import RedisBroker
+from broker.standing import Standing, standing
+from consumers.settings import needs_judge
+from deploy.fleet_facts import decision_of, pools_of, slots_of
 from deploy.records import GrowingFile, Record
 from deploy.run_settings import RunSettings
-from deploy.snapshot import RECENT_STEPS, Goal, Life, Process, Snapshot, busy_share, lives_with
+from deploy.slot_crew import fleet_of
+from deploy.snapshot import RECENT_STEPS, WAITING_FOR_THE_TRAINER, Goal, Life, Process, Snapshot, busy_share, lives_with
+from scheduler.pools import pools_in_use
 
 SNAPSHOT_FILE = "snapshot.json"
 RECENT_S = 10.0
 LOOK_S = 5.0
 """Longest look; a slower server is looked at again next time."""
+FULL = 0.99
+"""A server that refuses work for want of memory hovers so near its limit: what still drains frees a little."""
 
-Beats = dict[str, dict[str, Any]]
-
-
-@dataclass(slots=True)
-class Facts:
-    """What the server last said."""
-
-    state: RunState
-    backlog: Mapping[str, int]
-    counts: Mapping[str, int]
-    open_groups: Mapping[str, str]
-    beats: Beats
+Beats = Mapping[str, Mapping[str, Any]]
 
 
 class Observer:
@@ -49,13 +45,19 @@ class Observer:
         self.folder = folder
         self.broker = broker
         self.goal = Goal(steps=settings.run.steps, staleness=settings.train.staleness, stop_when=settings.run.stop_when)
+        self.kinds = pools_in_use(settings.pools, judged=needs_judge(settings.reward))
+        self.lease_s = settings.broker.lease_s
         self.step_file, self.evaluation_file = (
             GrowingFile(folder / "steps.jsonl"),
             GrowingFile(folder / "evaluations.jsonl"),
         )
         self.steps: deque[Record] = deque(maxlen=RECENT_STEPS)
         self.accuracies: dict[int, float] = {}
-        self.facts = Facts(RunState(exists=False), {}, {}, {}, {})
+        self.facts = Standing()
+        self.answered = started
+        """When the server last did, by the monotonic clock."""
+        self.unanswered = ""
+        self.full_since: float | None = None
         self.earlier: deque[tuple[float, Beats]] = deque()
         self.lives: dict[str, Life] = {}
         self.started = started
@@ -65,46 +67,53 @@ class Observer:
         """The run now. `stage` names what the launcher does; empty takes it from the run."""
         try:
             async with asyncio.timeout(LOOK_S):
-                self.facts = await self.ask()
+                self.learn(await standing(self.broker.connection, fleet_of(self.folder.name)), time.monotonic())
         except (TidemillError, TimeoutError) as error:
-            detail = detail or f"the server does not answer ({error})"
+            self.unanswered = str(error) or f"no answer within {LOOK_S:g} s"
         self.steps.extend(self.step_file.new_records())
         self.accuracies |= {int(one["version"]): one["accuracy"] for one in self.evaluation_file.new_records()}
         return self.snapshot(stage, detail)
 
-    async def ask(self) -> Facts:
-        state, backlog, beats = await asyncio.gather(self.broker.look(), self.broker.backlog(), self.broker.beats())
-        counts, open_groups = self.facts.counts, self.facts.open_groups
-        if state.is_open:
-            counts, open_groups = await self.read_books()
-            self.lives = lives_with(self.lives, beats)
-        return Facts(state, backlog, counts, open_groups, beats)
+    def learn(self, facts: Standing, now: float) -> None:
+        """What the server said, and since when that is so."""
+        if facts.state.is_open:
+            self.lives = lives_with(self.lives, facts.beats)
+        is_full = facts.server.fill >= FULL or facts.server.refused > self.facts.server.refused > 0
+        self.full_since = (self.full_since or now) if is_full else None
+        self.facts, self.answered, self.unanswered = facts, now, ""
 
-    async def read_books(self) -> tuple[Mapping[str, int], Mapping[str, str]]:
-        try:
-            books = await self.broker.books()
-        except Reset:
-            await self.broker.enter(timeout_s=1)
-            books = await self.broker.books()
-        oldest_first = sorted(books.open.items(), key=lambda item: (item[1].floor, item[1].entry_id))
-        return books.counts, {group: line.stream for group, line in oldest_first}
-
-    def snapshot(self, stage: str, detail: str) -> Snapshot:
-        state, accuracies = self.facts.state, sorted(self.accuracies.items())
+    def snapshot(self, stage: str = "", detail: str = "") -> Snapshot:
+        """What is known, without another look."""
+        facts, state, accuracies = self.facts, self.facts.state, sorted(self.accuracies.items())
+        processes, slots = self.processes(), slots_of(facts.fleet, self.folder.name)
+        now = time.monotonic()
         return Snapshot(
             run=self.folder.name,
             goal=self.goal,
             elapsed_s=self.elapsed_s,
             stage=stage or stage_of(state),
-            detail=detail,
+            detail=detail or (f"the server does not answer ({self.unanswered})" if self.unanswered else ""),
             version=state.live.version if state.live else -1,
             steps=tuple(self.steps),
+            step_age_s=self.step_file.age_s(time.time()),
             accuracy_start=accuracies[0][1] if accuracies else None,
             accuracy=accuracies[-1][1] if accuracies else None,
-            backlog=self.facts.backlog,
-            counts=self.facts.counts,
-            open_groups=self.facts.open_groups,
-            processes=self.processes(),
+            streams=facts.streams,
+            counts=facts.counts,
+            open=facts.open,
+            cap=state.cap,
+            groups=state.groups,
+            dead=facts.dead,
+            processes=processes,
+            pools=pools_of(self.kinds, slots, processes),
+            slots=slots,
+            decision=decision_of(facts.fleet, self.folder.name),
+            server=facts.server,
+            unanswered_s=now - self.answered if self.unanswered else 0.0,
+            unanswered=self.unanswered,
+            full_s=now - self.full_since if self.full_since is not None else 0.0,
+            is_open=state.is_open,
+            lease_s=self.lease_s,
             finished=state.finished,
         )
 
@@ -137,7 +146,7 @@ class Observer:
 def stage_of(state: RunState) -> str:
     if state.finished:
         return "finished"
-    return "training" if state.is_open else "waiting for the trainer"
+    return "training" if state.is_open else WAITING_FOR_THE_TRAINER
 
 
 def process_of(name: str, beat: Mapping[str, Any], reports: Sequence[Beats]) -> Process:
@@ -145,8 +154,8 @@ def process_of(name: str, beat: Mapping[str, Any], reports: Sequence[Beats]) -> 
     before = next(beats[name] for beats in reports if name in beats and beats[name]["pid"] == beat["pid"])
     worked, waited = beat["busy_s"] - before["busy_s"], beat["wait_s"] - before["wait_s"]
     busy = worked / (worked + waited) if worked + waited > 0 else None
-    names = ("role", "pid", "stage", "age_s", "progress", "version")
-    return replace(Process(**{name: beat[name] for name in names}), busy=busy)
+    names = ("role", "pid", "stage", "age_s", "progress", "version", "held", "items", "ready", "left")
+    return Process(**{name: beat[name] for name in names if name in beat}, busy=busy)
 
 
 def former_launches(folder: Path) -> tuple[float, dict[str, Life]]:

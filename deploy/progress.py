@@ -105,7 +105,7 @@ def panel(snapshot: Snapshot) -> RenderableType:
             f"until {snapshot.goal.stop_when}" if snapshot.goal.stop_when else "",
         )
         rows += [step, Text("   ".join(measures(snapshot)))]
-        rows.append(Text(f"backlog   {backlog(snapshot, ' · ')}   open {len(snapshot.open_groups)}"))
+        rows.append(Text(f"backlog   {backlog(snapshot, ' · ')}   open {snapshot.open}"))
     rows.append(busy_table(snapshot))
     title = f"{snapshot.run} · {clock(snapshot.elapsed_s)}"
     return Panel(Group(*rows), title=title, title_align="left", border_style="cyan")

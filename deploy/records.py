@@ -19,6 +19,10 @@ class GrowingFile:
         self.path = path
         self.offset = 0
 
+    def age_s(self, now: float) -> float | None:
+        """Since it last grew, `now` in epoch seconds; None while there is none."""
+        return max(0.0, now - self.path.stat().st_mtime) if self.path.is_file() else None
+
     def new_records(self) -> list[Record]:
         """What was appended since the last call."""
         if not self.path.is_file():

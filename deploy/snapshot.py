@@ -1,6 +1,7 @@
-"""One look at a run, as a value: what the screen shows, the watchdog judges and the report adds up.
+"""One look at a run, as a value: what the screens show, `stuck` and the watchdog judge, and the report adds up.
 
-For: the facts and the arithmetic on them; pure. Not for: gathering them (`observer`) or drawing them (`progress`).
+For: the facts and the arithmetic on them; pure. Not for: gathering them (`observer`), judging (`stuck`) or drawing them
+(`progress`, `screen`). Times are ages in seconds by the server's clock, as of the look.
 """
 
 from __future__ import annotations
@@ -9,10 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from broker.standing import ServerStanding, StreamStanding
 from deploy.records import Record
 
 RECENT_STEPS = 10
 """Speeds are means over so many steps."""
+WAITING_FOR_THE_TRAINER = "waiting for the trainer"
+"""Stage of a run that no trainer has opened on this server."""
+SILENT_S = 10.0
+"""A process that has not reported for so long is frozen or gone; it reports every second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +34,71 @@ class Process:
     busy: float | None = None
     """Share of the last seconds it worked; None before there are two reports."""
     version: int = -1
+    held: int = 0
+    """Groups in hand."""
+    items: int = 0
+    """Groups finished."""
+    ready: bool = False
+    """Loaded: it takes whatever work there is."""
+    left: bool = False
+    """It said goodbye."""
+
+    @property
+    def lives(self) -> bool:
+        return not self.left and self.age_s <= SILENT_S
+
+    @property
+    def silent(self) -> bool:
+        """Frozen, dead or cut off: it reports no more and did not say goodbye."""
+        return not self.left and self.age_s > SILENT_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """One slot by its record and its last report."""
+
+    state: str
+    """`moving`, `serving`, `draining`, `vacant`, `parked` or `dead` (silent)."""
+    pool: str
+    """Whose work it does now."""
+    wanted: str
+    """The pool its record says; empty: none."""
+    pinned: bool = False
+    for_s: float = 0.0
+    """In this state."""
+    age_s: float = 0.0
+    """Since its last report."""
+    held: int = 0
+    moves: int = 0
+    devices: str = ""
+    why: str = ""
+    """What it waits for or failed of, else why it is where it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """Who takes from one work stream: slots, or processes where placement is fixed."""
+
+    name: str
+    stream: str
+    slots: bool
+    """Of slots; else of processes."""
+    wanted: int
+    serving: int
+    """Alive and loaded."""
+    busy: int
+    """With groups in hand."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What the scheduler decided last."""
+
+    sentence: str
+    age_s: float
+    leader: str = ""
+    lease_left_s: float = 0.0
+    """Negative: for so long nobody has led."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +125,50 @@ class Snapshot:
     """The newest records of `steps.jsonl`, oldest first."""
     accuracy_start: float | None = None
     accuracy: float | None = None
-    backlog: Mapping[str, int] = field(default_factory=dict[str, int])
+    step_age_s: float | None = None
+    """Since the last step was written down."""
+    streams: Mapping[str, StreamStanding] = field(default_factory=dict[str, StreamStanding])
     counts: Mapping[str, int] = field(default_factory=dict[str, int])
-    open_groups: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Open group → the stream of its live entry, oldest first."""
+    open: int = 0
+    cap: int = 0
+    """Most training groups that may be open."""
+    groups: int = 0
+    """B, groups per version."""
+    dead: int = 0
+    """Buried groups that lie in `dead`."""
     processes: Mapping[str, Process] = field(default_factory=dict[str, Process])
+    pools: Sequence[Pool] = ()
+    slots: Mapping[str, Slot] = field(default_factory=dict[str, Slot])
+    decision: Decision | None = None
+    server: ServerStanding = field(default_factory=ServerStanding)
+    unanswered_s: float = 0.0
+    """The server has not answered for so long; everything it would have said is so old."""
+    unanswered: str = ""
+    """What came instead of its answer."""
+    full_s: float = 0.0
+    """It has been refusing new work for want of memory for so long, as far as this observer saw."""
+    is_open: bool = False
+    """A trainer has opened the books on this very server process."""
+    lease_s: float = 10.0
+    """A reader that renews nothing for three of these is dead."""
+    live: bool = True
+    """Read from the server just now; else from the run's folder."""
+    share: float | None = None
+    """How much of the stage is done, 0 to 1; None where nobody can tell."""
     finished: str = ""
+
+    @property
+    def backlog(self) -> dict[str, int]:
+        """Undelivered + pending of each work stream."""
+        return {name: stream.backlog for name, stream in self.streams.items()}
+
+    @property
+    def missing(self) -> int:
+        """Open groups without an entry: restored, and to be admitted again by the feeder."""
+        return self.open - sum(self.backlog.values())
+
+    def of_roles(self, *roles: str) -> dict[str, Process]:
+        return {name: process for name, process in self.processes.items() if process.role in roles}
 
     @property
     def reward(self) -> float | None:

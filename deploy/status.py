@@ -1,46 +1,60 @@
 """`tidemill status`: one look at a run, living or not.
 
-For: the newest facts, without disturbing anything. Not for: watching (the launcher's own screen does).
+For: the newest facts, without disturbing anything. Not for: watching (`top`), drawing (`screen`) or judging (`stuck`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from broker import embedded_server
 from broker.redis_broker import RedisBroker
+from broker.redis_connection import RedisConnection
 from broker.settings import broker_url
 from deploy.observer import Observer, saved_snapshot
 from deploy.run_folder import launcher_pid
 from deploy.run_settings import RunSettings
 from deploy.server import EMBEDDED
-from deploy.snapshot import Goal, Process, Snapshot
+from deploy.snapshot import Snapshot
+from deploy.stuck import findings
 
 
 def current_snapshot(folder: Path, settings: RunSettings) -> Snapshot | None:
     """From the server when it runs, else the last one that was kept, else None."""
+    url = live_url(folder, settings)
+    return asyncio.run(live_snapshot(folder, settings, url)) if url else kept_snapshot(folder)
+
+
+def live_url(folder: Path, settings: RunSettings) -> str:
+    """Where the run's server is; empty while its embedded one is down."""
     url = broker_url(settings.broker)
-    if url != EMBEDDED or embedded_server.pid(folder / "redis") is not None:
-        address = url if url != EMBEDDED else embedded_server.address(folder / "redis")
-        return asyncio.run(live_snapshot(folder, settings, address))
-    saved = saved_snapshot(folder)
-    return snapshot_from(saved) if saved else None
+    if url != EMBEDDED:
+        return url
+    is_up = embedded_server.pid(folder / "redis") is not None
+    return embedded_server.address(folder / "redis") if is_up else ""
+
+
+def observer_of(folder: Path, settings: RunSettings, url: str) -> Observer:
+    """Not yet connected: a server that does not answer is one of the things it sees."""
+    return Observer(folder, settings, RedisBroker(RedisConnection.open(url, folder.name)), started=time.monotonic())
 
 
 async def live_snapshot(folder: Path, settings: RunSettings, url: str) -> Snapshot:
-    broker = await RedisBroker.connect(url, folder.name)
+    observer = observer_of(folder, settings, url)
     try:
-        observer = Observer(folder, settings, broker, started=time.monotonic())
         return with_shares(await observer.look(), saved_snapshot(folder))
     finally:
-        await broker.close()
+        await observer.broker.close()
 
 
-def with_shares(snapshot: Snapshot, saved: dict[str, Any]) -> Snapshot:
+def with_shares(snapshot: Snapshot, saved: Mapping[str, Any]) -> Snapshot:
     """How busy each process was, from the launcher's newest look: it takes two reports, and one look has one."""
     known = {(name, process["pid"]): process["busy"] for name, process in saved.get("processes", {}).items()}
     processes = {
@@ -49,15 +63,29 @@ def with_shares(snapshot: Snapshot, saved: dict[str, Any]) -> Snapshot:
     return replace(snapshot, processes=processes)
 
 
-def snapshot_from(saved: dict[str, Any]) -> Snapshot:
-    """The value again, from what was kept as JSON."""
-    names = Snapshot.__dataclass_fields__
-    values = {name: value for name, value in saved.items() if name in names}
-    values["goal"] = Goal(**values["goal"])
-    values["processes"] = {name: Process(**process) for name, process in values["processes"].items()}
-    return Snapshot(**values)
+def kept_snapshot(folder: Path) -> Snapshot | None:
+    """The last look that was kept in the run's folder."""
+    saved = saved_snapshot(folder)
+    if not saved:
+        return None
+    kept = TypeAdapter(Snapshot).validate_python(saved)
+    return replace(kept, live=False, stage=kept.stage if kept.finished else "stopped")
 
 
 def as_json(folder: Path, snapshot: Snapshot | None) -> dict[str, Any]:
-    facts = {} if snapshot is None else {**asdict(snapshot), "steps": list(snapshot.steps), "books": snapshot.books()}
+    """For programs; `docs/operations.md` tells the fields."""
+    facts: dict[str, Any] = {}
+    if snapshot is not None:
+        facts = {
+            **asdict(snapshot),
+            "steps": list(snapshot.steps),
+            "backlog": snapshot.backlog,
+            "books": snapshot.books(),
+            "staleness": {
+                "mean": snapshot.staleness_mean,
+                "max": snapshot.staleness_max,
+                "bound": snapshot.goal.staleness,
+            },
+            "stuck": [asdict(finding) for finding in findings(snapshot)],
+        }
     return {**facts, "run": folder.name, "launcher_pid": launcher_pid(folder)}

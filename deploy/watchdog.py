@@ -1,21 +1,15 @@
-"""Whether a run still moves, and who holds it when it does not; pure.
+"""Whether a run still moves, and what holds it when it does not; pure.
 
-For: telling a slow run from one that stands still, and naming the role, the group and the reason. Not for: ending it
-(`local`). Life is no progress: a process that reports and reports and finishes nothing counts as standing still.
+For: telling a slow run from one that stands still. Not for: ending it (`local`) or judging why (`stuck`). Life is no
+progress: a process that reports and reports and finishes nothing counts as standing still.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
-from broker.streams import PROMPTS, ROLLOUTS, SCORED
-from deploy.snapshot import Process, Snapshot
-
-SILENT_S = 10.0
-"""A process that has not reported for so long is frozen or gone; it reports every second."""
-READERS = {PROMPTS: ("rollout",), ROLLOUTS: ("reward", "judge"), SCORED: ("trainer",)}
-"""Work stream → roles of those that take from it."""
+from deploy.snapshot import Snapshot
+from deploy.stuck import findings, standing_still
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,26 +37,8 @@ def signature_of(snapshot: Snapshot) -> tuple[object, ...]:
 
 
 def who_holds(snapshot: Snapshot) -> str:
-    """One sentence: the process that is silent, else the stream where the groups lie and what its readers say."""
-    silent = [(name, process) for name, process in snapshot.processes.items() if process.age_s > SILENT_S]
-    if silent:
-        name, process = max(silent, key=lambda one: one[1].age_s)
-        words = f"has not reported for {process.age_s:.0f} s, last {process.stage!r}: it is frozen or dead"
-        return f"{name} (pid {process.pid}) {words}"
-    lying = Counter(stream for stream in snapshot.open_groups.values() if stream)
-    if not lying:
-        return f"no group is open; {said_by(snapshot, 'feeder')}"
-    stream, number = lying.most_common(1)[0]
-    oldest = next(group for group, its_stream in snapshot.open_groups.items() if its_stream == stream)
-    where = f"{number} of {sum(lying.values())} open groups lie in `{stream}` (oldest {oldest})"
-    return f"{where}; {said_by(snapshot, *READERS[stream])}"
-
-
-def said_by(snapshot: Snapshot, *roles: str) -> str:
-    """What the processes of these roles say they do."""
-    processes = {name: process for name, process in snapshot.processes.items() if process.role in roles}
-    return "; ".join(map(said, processes, processes.values())) or f"no {' and no '.join(roles)} has ever reported"
-
-
-def said(name: str, process: Process) -> str:
-    return f"{name} (pid {process.pid}) says {process.stage!r}"
+    """One sentence about a run that stands still: what `stuck` finds first, or where the groups lie and what their
+    readers say.
+    """
+    holding = [finding for finding in findings(snapshot) if finding.holds]
+    return (holding[0] if holding else standing_still(snapshot)).sentence

@@ -1,4 +1,4 @@
-"""Facts of a run and what is made of them: books, shares, the watchdog's sentence, a line on the screen."""
+"""Facts of a run and what is made of them: books, shares, the watchdog's clock, a line on the screen."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from broker.standing import StreamStanding
 from deploy.progress import PlainDisplay, line, panel
 from deploy.snapshot import Goal, Process, Snapshot, books_of, busy_share, lives_with
-from deploy.watchdog import Watch, who_holds
+from deploy.watchdog import Watch
 
 STEP = {
     "version": 3,
@@ -31,9 +32,13 @@ RUNNING = Snapshot(
     steps=(STEP,),
     accuracy_start=0.4,
     accuracy=0.6,
-    backlog={"prompts": 12, "rollouts": 3, "scored": 60},
+    streams={
+        "prompts": StreamStanding(backlog=12),
+        "rollouts": StreamStanding(backlog=3),
+        "scored": StreamStanding(backlog=60),
+    },
     counts={"train.admitted": 100, "train.trained": 24, "train.retired.no_signal": 1},
-    open_groups={"a/0/1": "rollouts", "a/0/2": "rollouts", "a/0/3": "prompts"},
+    open=75,
     processes={
         "reward-0": Process(role="reward", pid=7, stage="scoring", busy=0.25, progress=5),
         "trainer-0": Process(role="trainer", pid=8, stage="training", busy=0.9),
@@ -82,7 +87,7 @@ def test_the_panel_shows_each_process_and_what_it_does() -> None:
     console = Console(file=io.StringIO(), width=100, force_terminal=True)
     console.print(panel(RUNNING))
     drawn = console.file.getvalue()  # type: ignore[attr-defined]
-    for words in ("demo", "trainer-0", "scoring", "open 3"):
+    for words in ("demo", "trainer-0", "scoring", "open 75"):
         assert words in drawn
 
 
@@ -108,24 +113,12 @@ def test_reports_alone_are_no_progress_for_the_watchdog() -> None:
     for moved in (
         replace(RUNNING, version=4),
         replace(RUNNING, counts={**RUNNING.counts, "train.admitted": 101}),
-        replace(RUNNING, backlog={**RUNNING.backlog, "scored": 61}),
+        replace(RUNNING, streams={**RUNNING.streams, "scored": StreamStanding(backlog=61)}),
         replace(
             RUNNING, processes={**RUNNING.processes, "reward-0": replace(RUNNING.processes["reward-0"], progress=6)}
         ),
     ):
         assert watch.after(moved, 50.0).still_s(50.0) == 0.0
-
-
-def test_the_watchdog_names_a_silent_process_first() -> None:
-    frozen = replace(RUNNING.processes["reward-0"], age_s=42.0)
-    sentence = who_holds(replace(RUNNING, processes={**RUNNING.processes, "reward-0": frozen}))
-    assert sentence == "reward-0 (pid 7) has not reported for 42 s, last 'scoring': it is frozen or dead"
-
-
-def test_the_watchdog_names_the_stream_where_most_groups_lie_and_its_readers() -> None:
-    assert who_holds(RUNNING) == "2 of 3 open groups lie in `rollouts` (oldest a/0/1); reward-0 (pid 7) says 'scoring'"
-    assert who_holds(replace(RUNNING, open_groups={"a/0/3": "prompts"})).endswith("no rollout has ever reported")
-    assert who_holds(replace(RUNNING, open_groups={})) == "no group is open; no feeder has ever reported"
 
 
 def test_work_counts_from_the_opening_and_over_all_lives() -> None:
