@@ -18,6 +18,7 @@ from broker.archive import Archive
 from broker.cancellation import end, together
 from broker.contract import WorkBroker
 from broker.entering import entered
+from broker.entries import blamed
 from broker.errors import Backpressure, Broken, Misconfigured, Poison, Reset, Unavailable
 from broker.messages import Delivery, Group
 from broker.outcomes import Bury, Outcome, Release, Retire
@@ -162,9 +163,9 @@ class Consuming:
             except (Broken, Misconfigured) as error:
                 outcome = error
         if self.archive and isinstance(outcome, Retire):
-            self.archive.append(outcome.group or group, fate=outcome.reason)
+            self.archive.append(outcome.group or group, delivery, fate="retired", reason=outcome.reason)
         elif self.archive and isinstance(outcome, Bury):
-            self.archive.append(group, fate=outcome.reason)
+            self.archive.append(group, delivery, fate="buried", reason=outcome.reason)
         await self.settled.put((delivery, outcome, share.seconds))
 
     async def settling(self) -> None:
@@ -204,6 +205,8 @@ class Consuming:
                         verdict=verdict,
                         outcome=type(outcome).__name__,
                     )
+                    if self.archive and isinstance(outcome, Retire | Bury):
+                        self.archive.withdraw(delivery.entry.group)
             return
 
     async def renewing(self) -> None:
@@ -232,7 +235,16 @@ class Consuming:
             log.warning(
                 "adopted from a dead reader", groups=[delivery.entry.group for delivery in lost][:8], count=len(lost)
             )
+            await self.keep_doomed(lost)
             await self.broker.blame(self.reader, lost, max_attempts=self.rules.max_attempts)
+
+    async def keep_doomed(self, lost: Sequence[Delivery]) -> None:
+        """A group that will be buried because its readers died with it is archived like any other."""
+        fate = blamed(lost[0].entry, len(lost) == 1, self.rules.max_attempts)
+        if self.archive and isinstance(fate, Bury):
+            [group] = await self.broker.bodies(lost)
+            if group is not None:
+                self.archive.append(group, lost[0], fate="buried", reason=fate.reason)
 
     async def drain(self) -> None:
         """Finish what is in hand by the deadline; what is left then is released, not lost."""

@@ -1,6 +1,6 @@
 """What a group's next entry says, for each way a delivery can end.
 
-For: the values of entries, shared by every broker. Not for: appending them (`transitions`, scripts).
+For: the values of entries, shared by every broker, and what a death means for them. Not for: appending them (`transitions`, scripts).
 `attempt` counts the whole way from admission to the end; `alone` lasts until the group gets past the stage it was in.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from broker.messages import Entry, Group
+from broker.outcomes import Bury, Release
 
 
 def admitted(group: Group, *, floor: int, last_version: int, size: int) -> Entry:
@@ -46,6 +47,13 @@ def released(entry: Entry, *, failed: bool) -> Entry:
 def suspected(entry: Entry) -> Entry:
     """The entry at the same stage again, after a death of a process that held others too."""
     return replace(entry, alone=True)
+
+
+def blamed(entry: Entry, alone: bool, max_attempts: int) -> Bury | Release:
+    """What a reader's death means for a group it held: only a group that was alone in hand is to blame."""
+    if alone and entry.attempt + 1 >= max_attempts:
+        return Bury(reason=f"its reader died {entry.attempt + 1} times with only this group in hand")
+    return Release(reason="its reader died", failed=alone)
 
 
 def recycled(entry: Entry, *, floor: int, last_version: int, size: int) -> Entry:

@@ -14,7 +14,7 @@ from typing import Any, cast
 from broker import codec, entries
 from broker.contract import Announcement, Books, Evaluation, OpenGroup, RunState
 from broker.messages import Delivery, Entry, Group, Kind
-from broker.outcomes import Bury, Forward, Outcome, Recycle, Release, Retire
+from broker.outcomes import Bury, Forward, Outcome, Recycle, Retire
 from broker.redis_connection import Arg, text
 from broker.streams import NEXT
 
@@ -60,13 +60,6 @@ def settlement_call(reader: str, delivery: Delivery, outcome: Outcome) -> tuple[
         return "release", [*head, reader, "recycle", "", len(fields), *fields]
     fields = entry_args(entries.released(entry, failed=outcome.failed))
     return "release", [*head, reader, "stage", "", len(fields), *fields]
-
-
-def blamed(entry: Entry, alone: bool, max_attempts: int) -> Bury | Release:
-    """What a reader's death means for a group it held: only a group that was alone in hand is to blame."""
-    if alone and entry.attempt + 1 >= max_attempts:
-        return Bury(reason=f"its reader died {entry.attempt + 1} times with only this group in hand")
-    return Release(reason="its reader died", failed=alone)
 
 
 def run_state(raw: Mapping[str, str], server: str) -> RunState:

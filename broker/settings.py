@@ -45,7 +45,9 @@ class RunSection(Section):
     it.
     """
     keep_groups: bool = True
-    """Append every closed group to the run folder, for `show` and `rescore`."""
+    """Append every closed group to the run folder, for `show`, `rescore` and the dashboard."""
+    keep_groups_mb: int = Field(default=4096, ge=16)
+    """Room for them, compressed; when it is full the oldest go, with a warning."""
 
 
 class WarmStart(Section):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import structlog
 
-from broker.archive import Archive
+from broker.archive import archive_of
 from broker.consume import Consuming, Rules, consume
 from broker.errors import Misconfigured
 from broker.redis_broker import RedisBroker
@@ -53,7 +53,7 @@ async def score(folder: Path, name: str, stop: asyncio.Event, *, role: str) -> N
     algorithm = load_section(AlgorithmSection, "algorithm", raw["algorithm"])
     meter = Meter(stage="importing")
     broker = await RedisBroker.connect(broker_url(broker_settings), folder.name)
-    archive = Archive(folder / "groups", name) if load_section(RunSection, "run", raw["run"]).keep_groups else None
+    archive = archive_of(folder, name, load_section(RunSection, "run", raw["run"]))
     async with beating(broker, name, role, meter):
         await loaded(stop, preload, role, folder, raw)
         log.info("imported")

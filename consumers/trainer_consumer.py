@@ -21,7 +21,7 @@ from broker.archive import Archive
 from broker.contract import Announcement
 from broker.errors import Backpressure, Broken, Refused, Reset, Unavailable
 from broker.messages import Delivery, Group
-from broker.outcomes import Recycle, Retire
+from broker.outcomes import Outcome, Recycle, Retire, Verdict
 from broker.redis_trainer import RedisTrainer
 from broker.streams import SCORED
 from broker.telemetry import Meter
@@ -135,7 +135,8 @@ class Trainer:
                 late.append((one, fate))
         if late:
             await self.keep_retired([(one, fate) for one, fate in late if isinstance(fate, Retire)])
-            await self.broker.settle(self.reader, list(late))
+            verdicts = await self.broker.settle(self.reader, list(late))
+            self.withdraw_undone(late, verdicts)
             log.warning(
                 "groups came too late", fate=type(late[0][1]).__name__, groups=len(late), reason=late[0][1].reason
             )
@@ -146,9 +147,21 @@ class Trainer:
         """What ends here untrained is archived like what trains, before its body is deleted."""
         if self.archive and late:
             bodies = await self.broker.bodies([one for one, _ in late])
-            for body, (_, fate) in zip(bodies, late, strict=True):
+            for body, (one, fate) in zip(bodies, late, strict=True):
                 if body is not None:
-                    self.archive.append(body, fate=fate.reason)
+                    self.archive.append(body, one, fate="retired", reason=fate.reason)
+
+    def withdraw_undone(self, late: Sequence[tuple[Delivery, Outcome]], verdicts: Sequence[Verdict]) -> None:
+        for (one, fate), verdict in zip(late, verdicts, strict=True):
+            if self.archive and isinstance(fate, Retire) and verdict != "done":
+                self.archive.withdraw(one.entry.group)
+
+    def keep_trained(self, deliveries: Sequence[Delivery], groups: Sequence[Group]) -> None:
+        """The batch, before its commit deletes the bodies, with the advantages that the learner was given."""
+        if self.archive:
+            version = self.live.version + 1
+            for group, one, advantages in zip(groups, deliveries, advantages_of(self.algorithm, groups), strict=True):
+                self.archive.append(group, one, fate="trained", version=version, advantages=advantages)
 
     async def step(self, batch: Batch) -> None:
         """Train the batch, publish the version, forget the groups."""
@@ -188,9 +201,7 @@ class Trainer:
     async def publish(self, deliveries: Sequence[Delivery], groups: Sequence[Group], seed: int) -> None:
         """Until it is committed or refused: a server that went away is waited for, and taken over again."""
         evaluate = self.measurement.wanted_at(self.live.version + 1)
-        if self.archive:
-            for group in groups:
-                self.archive.append(group, fate=f"trained {self.live.version + 1}")
+        self.keep_trained(deliveries, groups)
         while True:
             try:
                 manifest = await self.publication.publish(

@@ -11,7 +11,7 @@ from typing import Any
 
 import structlog
 
-from broker.archive import Archive
+from broker.archive import archive_of
 from broker.contract import Announcement, Books
 from broker.errors import Fenced
 from broker.redis_trainer import RedisTrainer
@@ -115,7 +115,7 @@ async def trainer_of(
         retake=retake,
         meter=meter,
         stop=stop,
-        archive=Archive(folder / "groups", name) if run.keep_groups else None,
+        archive=archive_of(folder, name, run),
     )
 
 

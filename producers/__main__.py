@@ -10,6 +10,7 @@ from pathlib import Path
 
 import structlog
 
+from broker.archive import archive_of
 from broker.cancellation import together
 from broker.consume import Consuming, Rules, consume
 from broker.redis_broker import RedisBroker
@@ -34,14 +35,15 @@ async def rollout(folder: Path, name: str, stop: asyncio.Event) -> None:
     settings = load_section(RolloutSection, "rollout", raw["rollout"])
     weights = load_section(WeightsSection, "weights", raw["weights"])
     broker_settings = load_section(BrokerSection, "broker", raw["broker"])
-    seed = load_section(RunSection, "run", raw["run"]).seed
+    run = load_section(RunSection, "run", raw["run"])
+    archive = archive_of(folder, name, run)
     meter = Meter(stage="importing")
     broker = await RedisBroker.connect(broker_url(broker_settings), folder.name)
     async with beating(broker, name, "rollout", meter):
         await loaded(stop, preload, "rollout", folder, raw)
         log.info("imported")
         meter.stage = "loading the engine"
-        engine = await loaded(stop, create, settings.engine, folder / "model", settings, seed=seed)
+        engine = await loaded(stop, create, settings.engine, folder / "model", settings, seed=run.seed)
         log.info("engine loaded")
         meter.stage, meter.ready = "waiting for the run to open", True
 
@@ -55,7 +57,7 @@ async def rollout(folder: Path, name: str, stop: asyncio.Event) -> None:
             follower = WeightFollower(broker, engine, store, weights, mode=settings.update, holder=name, meter=meter)
             produce, rules = RolloutProducer(engine, follower, meter), Rules.of(broker_settings, engine.capacity)
             consuming = Consuming(
-                broker, PROMPTS, name, produce, rules, meter, stop, progress=advance, may_read=follower.may_read
+                broker, PROMPTS, name, produce, rules, meter, stop, archive, advance, may_read=follower.may_read
             )
             await together(consuming.run(), follower.follow(), follower.switch(), follower.keep_hold())
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from broker.archive import closed_groups
+from broker.archive import Closed, closed_groups
 from broker.settings import run_folder_settings
 from broker.streams import WORK_STREAMS, Keys
 from broker.weights import Manifest, VersionStore, chain, read_batch
@@ -75,11 +75,11 @@ def fates_of(folder: Path) -> Fates:
 
 def retired_of(folder: Path) -> dict[str, str]:
     """From the archive, where a group's last record counts: an earlier one's closing may have been lost."""
-    last: dict[str, str] = {}
+    last: dict[str, Closed] = {}
     for closed in sorted(closed_groups(folder / "groups"), key=lambda one: one.at):
         if closed.group.kind == "train":
-            last[closed.group.id] = closed.fate
-    return {group: fate for group, fate in last.items() if not fate.startswith("trained ")}
+            last[closed.group.id] = closed
+    return {group: closed.reason for group, closed in last.items() if closed.fate == "retired"}
 
 
 def assert_every_group_has_one_fate(folder: Path) -> Fates:

@@ -84,7 +84,7 @@ def test_the_documents_reward_is_scored_with(outside: Outside) -> None:
     outside.write("A reward")
     assert outside.run(*SCRIPTED, "model.init=.", "rollout.options.length=[1, 4]") == 0, outside.said
     outside.assert_whole()
-    trained = [one.group for one in outside.closed() if one.fate.startswith("trained")]
+    trained = [one.group for one in outside.closed() if one.fate == "trained"]
     assert len(trained) >= 32
     for group in trained:
         assert group.rollouts is not None
@@ -123,7 +123,7 @@ def test_the_documents_algorithm_trains_a_real_model(outside: Outside) -> None:
     assert outside.run("rollout.engine=torch", length) == 0, outside.said
     outside.assert_whole()
     for step in outside.steps():
-        trained = [one.group for one in outside.closed() if one.fate == f"trained {step['version']}"]
+        trained = [one.group for one in outside.closed() if one.version == step["version"]]
         assert step["trained_actions"] == sum(winners(group.rollouts, group.scores) for group in trained)
         assert step["surprise"] > 0
         assert step["grad_norm"] > 0

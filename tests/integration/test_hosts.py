@@ -97,8 +97,8 @@ def trained(run: Cluster) -> Counter[int]:
     """
     closed = sorted(closed_groups(run.folder / "groups"), key=lambda one: one.at)
     still_open = {row["group"] for row in run.ask("c", "inspect", "open")}
-    fates = {one.group.id: one.fate.split() for one in closed if one.group.id not in still_open}
-    return Counter(int(fate[1]) for fate in fates.values() if fate[0] == "trained")
+    versions = {one.group.id: one.version for one in closed if one.group.id not in still_open}
+    return Counter(version for version in versions.values() if version is not None)
 
 
 def keeps_the_password(run: Cluster) -> None:

@@ -57,7 +57,7 @@ async def test_a_group_that_is_retired_for_coming_late_is_archived_with_its_answ
     await trainer.put_aside_late(dict.fromkeys(trainer.held, 0))
     kept = list(closed_groups(tmp_path / "groups"))
     assert [one.group.id for one in kept] == [one.entry.group for one in scored]
-    assert {one.fate for one in kept} == {"stale"}
+    assert {(one.fate, one.reason) for one in kept} == {("retired", "stale")}
     assert all(one.group.rollouts and one.group.scores for one in kept)
     assert trainer.held == {}
     assert (await trainer.broker.books()).counts["train.retired.stale"] == 2
