@@ -12,16 +12,17 @@ import typer
 
 from broker.errors import TidemillError
 from deploy.commands.fleet import scheduler, slots
-from deploy.commands.looking import report, status
+from deploy.commands.looking import report
 from deploy.commands.machine import doctor
 from deploy.commands.records import audit, inspect
 from deploy.commands.running import resume, run
 from deploy.commands.server import redis
 from deploy.commands.simulation import simulate
+from deploy.commands.watching import status, top
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Asynchronous RLHF.")
 
-for command in (run, resume, status, report, inspect, slots, scheduler, audit, simulate, doctor):
+for command in (run, resume, status, top, report, inspect, slots, scheduler, audit, simulate, doctor):
     app.command()(command)
 # Its words belong to Redis, also those that begin with a dash.
 app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(redis)

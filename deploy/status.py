@@ -22,7 +22,7 @@ from deploy.observer import Observer, saved_snapshot
 from deploy.run_folder import launcher_pid
 from deploy.run_settings import RunSettings
 from deploy.server import EMBEDDED
-from deploy.snapshot import Snapshot
+from deploy.snapshot import PREPARING, Snapshot
 from deploy.stuck import findings
 
 
@@ -49,16 +49,34 @@ def observer_of(folder: Path, settings: RunSettings, url: str) -> Observer:
 async def live_snapshot(folder: Path, settings: RunSettings, url: str) -> Snapshot:
     observer = observer_of(folder, settings, url)
     try:
-        return with_shares(await observer.look(), saved_snapshot(folder))
+        snapshot = await observer.look()
     finally:
         await observer.broker.close()
+    return completed(snapshot, folder)
+
+
+def completed(snapshot: Snapshot, folder: Path) -> Snapshot:
+    """With what the launcher saw last, where a single look cannot know: everything while the server is silent, the
+    stage before it holds the run, else how busy each process was.
+    """
+    saved = saved_snapshot(folder)
+    if not saved:
+        return snapshot
+    kept = TypeAdapter(Snapshot).validate_python(saved)
+    if snapshot.unanswered:
+        silence = ("unanswered", "unanswered_s", "stage", "detail")
+        return replace(kept, **{name: getattr(snapshot, name) for name in silence})
+    if kept.stage == PREPARING and not snapshot.is_open and launcher_pid(folder):
+        return replace(snapshot, stage=kept.stage, detail=kept.detail, share=kept.share, elapsed_s=kept.elapsed_s)
+    return with_shares(snapshot, saved)
 
 
 def with_shares(snapshot: Snapshot, saved: Mapping[str, Any]) -> Snapshot:
-    """How busy each process was, from the launcher's newest look: it takes two reports, and one look has one."""
+    """How busy each process was, from the launcher's newest look where ours was the first: it takes two."""
     known = {(name, process["pid"]): process["busy"] for name, process in saved.get("processes", {}).items()}
     processes = {
-        name: replace(process, busy=known.get((name, process.pid))) for name, process in snapshot.processes.items()
+        name: process if process.busy is not None else replace(process, busy=known.get((name, process.pid)))
+        for name, process in snapshot.processes.items()
     }
     return replace(snapshot, processes=processes)
 

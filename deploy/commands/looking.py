@@ -1,26 +1,9 @@
-"""`tidemill status`, `report`: what a run does now, and what it came to."""
+"""`tidemill report`: what a run came to."""
 
 from __future__ import annotations
 
 from deploy.commands.printing import AsJson, RunName, console, print_json
-from deploy.run_check import saved_run
 from deploy.run_folder import find_run, runs_root
-
-
-def status(run: RunName = "latest", as_json: AsJson = False) -> None:
-    """What a run does now."""
-    from deploy.progress import panel
-    from deploy.status import as_json as facts
-    from deploy.status import current_snapshot
-
-    folder = find_run(run, runs_root())
-    snapshot = current_snapshot(folder, saved_run(folder))
-    if as_json:
-        print_json(facts(folder, snapshot))
-    elif snapshot is None:
-        console.print(f"{folder.name}: has not begun")
-    else:
-        console.print(panel(snapshot))
 
 
 def report(run: RunName = "latest", as_json: AsJson = False) -> None:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from broker.standing import StreamStanding
-from deploy.progress import PlainDisplay, line, panel
+from deploy.progress import PlainDisplay, line
+from deploy.screen import screen
 from deploy.snapshot import Goal, Process, Snapshot, books_of, busy_share, lives_with
 from deploy.watchdog import Watch
 
@@ -37,7 +38,7 @@ RUNNING = Snapshot(
         "rollouts": StreamStanding(backlog=3),
         "scored": StreamStanding(backlog=60),
     },
-    counts={"train.admitted": 100, "train.trained": 24, "train.retired.no_signal": 1},
+    counts={"train.admitted": 100, "train.trained": 24, "train.retired.no_signal": 1, "train.open": 75},
     open=75,
     processes={
         "reward-0": Process(role="reward", pid=7, stage="scoring", busy=0.25, progress=5),
@@ -67,7 +68,7 @@ def test_a_line_tells_everything_that_is_known() -> None:
         "step 3/400",
         "reward 0.500",
         "accuracy 0.400 → 0.600",
-        "staleness 0.75 (≤ 1)",
+        "staleness 0.75, most 1 (≤ 1)",
         "2,000 tokens/s",
         "500 completions/s",
     ):
@@ -83,9 +84,9 @@ def test_a_line_about_a_run_that_has_not_begun_says_only_its_stage() -> None:
     )
 
 
-def test_the_panel_shows_each_process_and_what_it_does() -> None:
+def test_the_screen_shows_each_process_and_what_it_does() -> None:
     console = Console(file=io.StringIO(), width=100, force_terminal=True)
-    console.print(panel(RUNNING))
+    console.print(screen(RUNNING))
     drawn = console.file.getvalue()  # type: ignore[attr-defined]
     for words in ("demo", "trainer-0", "scoring", "open 75"):
         assert words in drawn
