@@ -1,0 +1,11 @@
+// Which colour belongs to whom: a stream has the colour of the pool that reads it. Pure.
+
+const COLOURS = {
+  prompts: "rollout", rollout: "rollout", rollouts: "judge", reward: "judge", judge: "judge", scored: "train", train: "train",
+  trainer: "train", rank: "train", feeder: "other", "": "other",
+};
+
+/** Name of the CSS variable. */
+export const poolColour = (pool) => COLOURS[pool] ?? "more";
+
+export const streamColour = poolColour;
