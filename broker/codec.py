@@ -10,13 +10,14 @@ there to be read by people; the tensors beside them are what is decoded. Never p
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from numpy.typing import NDArray
 
 from broker.errors import Poison
 from broker.fields import SCHEMA, Fields, check_schema, kind_of, pack, real, text, to_bytes, unpack, whole, wholes
 from broker.messages import Entry, Group, Kind, Prompt, Rollouts, Scores
+from broker.soundness import check_id, check_prompt, check_rollouts, check_scores
 from broker.streams import PROMPTS, ROLLOUTS
 from broker.tensors import read_tensor, write_tensor
 
@@ -54,11 +55,14 @@ def encode_entry(entry: Entry) -> Fields:
 
 
 def decode_entry(fields: Mapping[bytes, bytes]) -> Entry:
-    """The entry of these fields. Raises Poison for another schema, an absent field, a number that is none."""
+    """The entry of these fields. Raises Poison and nothing else: for another schema, an absent field, a number or an id
+    that is none.
+    """
     check_schema(fields)
-    reward = fields.get(b"reward")
+    group, reward = text(fields, "group"), fields.get(b"reward")
+    check_id(group)
     return Entry(
-        group=text(fields, "group"),
+        group=group,
         kind=kind_of(fields),
         task=text(fields, "task", ""),
         size=whole(fields, "size"),
@@ -76,8 +80,10 @@ def decode_entry(fields: Mapping[bytes, bytes]) -> Entry:
 
 
 def encode_prompt(group: Group) -> Fields:
-    """The fields a group enters with. Raises Poison when `meta` is not plain values."""
+    """The fields a group enters with. Raises Poison when `meta` is not plain values, or the id no name."""
+    check_id(group.id)
     prompt = group.prompt
+    check_prompt(prompt.size, prompt.temperature, prompt.max_actions)
     fields = {
         b"prompt": to_bytes(prompt.text),
         b"size": b"%d" % prompt.size,
@@ -113,15 +119,13 @@ def encode_rollouts(rollouts: Rollouts) -> Fields:
 
 
 def encode_scores(scores: Scores) -> Fields:
-    """The fields a reward consumer adds."""
+    """The fields a reward consumer adds. Raises Poison for parts of another length, and for numbers that are none."""
+    check_scores(scores.rewards, scores.parts)
     fields: Fields = {}
     add_tensor(fields, "rewards", scores.rewards)
     for index, reward in enumerate(scores.rewards.tolist()):
         fields[b"r%d.reward" % index] = b"%.6g" % reward
     for name, values in scores.parts.items():
-        if values.shape != scores.rewards.shape:
-            found = f"reward part {name!r} has shape {values.shape}, the rewards have {scores.rewards.shape}"
-            raise Poison(f"{found}; the group is buried; a reward answers one number per sibling")
         add_tensor(fields, f"part.{name}", values)
         label = to_bytes(name)
         for index, value in enumerate(values.tolist()):
@@ -130,35 +134,45 @@ def encode_scores(scores: Scores) -> Fields:
 
 
 def decode_group(group_id: str, kind: Kind, fields: Mapping[bytes, bytes]) -> Group:
-    """The group of a body; parts no stage has written yet are None. Raises Poison naming the field that is wrong."""
+    """The group of a body; parts no stage has written yet are None. Raises Poison and nothing else, naming what is
+    wrong.
+    """
     size = whole(fields, "size")
     return Group(
         id=group_id,
         kind=kind,
         prompt=decode_prompt(fields, size),
         rollouts=decode_rollouts(fields, size) if b"r0.text" in fields else None,
-        scores=decode_scores(fields) if b"r0.reward" in fields else None,
+        scores=decode_scores(fields, size) if b"r0.reward" in fields else None,
     )
 
 
 def decode_prompt(fields: Mapping[bytes, bytes], size: int) -> Prompt:
-    body = fields.get(b"body")
+    temperature, max_actions = real(fields, "temperature"), whole(fields, "max_actions")
+    check_prompt(size, temperature, max_actions)
     return Prompt(
         text=text(fields, "prompt"),
         actions=read_tensor(fields, "prompt.actions", ("i4", "f4"), axes=(1, 2)),
         size=size,
         seed=whole(fields, "seed"),
-        temperature=real(fields, "temperature"),
-        max_actions=whole(fields, "max_actions"),
+        temperature=temperature,
+        max_actions=max_actions,
         stop=wholes(fields, "stop"),
         task=text(fields, "task", ""),
         answer=text(fields, "answer", ""),
-        meta=unpack(body)["meta"] if body else {},
+        meta=decode_meta(fields.get(b"body")),
     )
 
 
+def decode_meta(packed: bytes | None) -> dict[Any, Any]:
+    meta: object = unpack(packed).get("meta") if packed else {}
+    if not isinstance(meta, dict):
+        raise Poison(f"field body holds a meta of type {type(meta).__name__}; the group is buried; write a map")
+    return cast("dict[Any, Any]", meta)
+
+
 def decode_rollouts(fields: Mapping[bytes, bytes], size: int) -> Rollouts:
-    return Rollouts(
+    rollouts = Rollouts(
         texts=tuple(text(fields, f"r{index}.text") for index in range(size)),
         finishes=tuple(text(fields, f"r{index}.finish") for index in range(size)),
         actions=read_tensor(fields, "actions", ("i4", "f4"), axes=(1, 2)),
@@ -167,14 +181,25 @@ def decode_rollouts(fields: Mapping[bytes, bytes], size: int) -> Rollouts:
         mask=read_tensor(fields, "mask", ("u1",)),
         spans=read_tensor(fields, "spans", ("i4",), axes=(2,)),
     )
+    check_rollouts(rollouts)
+    return rollouts
 
 
-def decode_scores(fields: Mapping[bytes, bytes]) -> Scores:
-    names = [field[5:-3].decode() for field in fields if field.startswith(b"part.") and field.endswith(b":f4")]
-    return Scores(
+def decode_scores(fields: Mapping[bytes, bytes], size: int) -> Scores:
+    names = [part_name(field) for field in fields if field.startswith(b"part.") and field.endswith(b":f4")]
+    scores = Scores(
         rewards=read_tensor(fields, "rewards", ("f4",)),
         parts={name: read_tensor(fields, f"part.{name}", ("f4",)) for name in names},
     )
+    check_scores(scores.rewards, scores.parts, size)
+    return scores
+
+
+def part_name(field: bytes) -> str:
+    try:
+        return field[5:-3].decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        raise Poison(f"field {field[:80]!r} has no readable name; the group is buried; write it as UTF-8") from None
 
 
 def encode_group(group: Group) -> bytes:
@@ -189,10 +214,16 @@ def encode_group(group: Group) -> bytes:
 
 
 def decode_group_bytes(packed: bytes) -> Group:
-    """What `encode_group` wrote. Raises Poison when it is something else."""
+    """What `encode_group` wrote. Raises Poison, and nothing else, when it is something else."""
     fields = unpack(packed)
+    if not all(isinstance(name, bytes) and isinstance(value, bytes) for name, value in fields.items()):
+        raise Poison(
+            f"{len(packed)} bytes of MessagePack are no group's fields; they are not read; look who wrote them"
+        )
     check_schema(fields)
-    return decode_group(text(fields, "group"), kind_of(fields), fields)
+    group = text(fields, "group")
+    check_id(group)
+    return decode_group(group, kind_of(fields), fields)
 
 
 def encode_added(stream: str, group: Group) -> Fields:
@@ -212,22 +243,6 @@ def prompt_fields(fields: Mapping[bytes, bytes]) -> Fields:
 def size_of(fields: Mapping[bytes, bytes]) -> int:
     """Bytes of names and values: what `Entry.bytes` adds up."""
     return sum(map(len, fields)) + sum(map(len, fields.values()))
-
-
-def check_rollouts(rollouts: Rollouts) -> None:
-    """Raises Poison when siblings, offsets and per-action tensors do not count the same."""
-    siblings, actions = len(rollouts.texts), len(rollouts.actions)
-    counts = {
-        "offsets": (len(rollouts.offsets), siblings + 1),
-        "offsets[-1]": (int(rollouts.offsets[-1]) if len(rollouts.offsets) else -1, actions),
-        "logprobs": (len(rollouts.logprobs), actions),
-        "mask": (len(rollouts.mask), actions),
-        "finishes": (len(rollouts.finishes), siblings),
-    }
-    for name, (found, expected) in counts.items():
-        if found != expected:
-            what = f"{name} is {found} where {siblings} texts and {actions} actions need {expected}"
-            raise Poison(f"{what}; the group is buried; the engine must describe every sampled action once")
 
 
 def add_tensor(fields: Fields, name: str, array: NDArray[Any]) -> None:

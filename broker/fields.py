@@ -5,6 +5,8 @@ For: single fields. Not for: tensors (`tensors`), or which fields a group has (`
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn, cast, get_args
 
@@ -24,12 +26,18 @@ unpackb = cast("Callable[..., object]", msgpack.unpackb)  # pyright: ignore[repo
 
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
+DECIMAL: Final = re.compile(rb"-?[0-9]{1,20}")
+"""Twenty digits hold every number of 64 bits; more would only cost time to read."""
+
+SHOWN: Final = 80
+"""Most bytes of a wrong value that a message shows."""
+
 
 def check_schema(fields: Mapping[bytes, bytes]) -> None:
     found = fields.get(b"schema", b"")
     if found != SCHEMA.encode():
         raise Poison(
-            f"schema is {found!r}, not {SCHEMA!r}; it is not read; let the version that wrote it finish the run"
+            f"schema is {found[:SHOWN]!r}, not {SCHEMA!r}; it is not read; let the version that wrote it finish the run"
         )
 
 
@@ -52,20 +60,21 @@ def whole(fields: Mapping[bytes, bytes], name: str, default: int | None = None) 
     value = fields.get(name.encode())
     if value is None:
         return absent(name) if default is None else default
-    try:
-        return int(value)
-    except ValueError:
-        raise Poison(f"field {name} is {value!r}, no whole number; the group is buried; write it in decimals") from None
+    if DECIMAL.fullmatch(value) is None:
+        raise Poison(
+            f"field {name} is {value[:SHOWN]!r}, no whole number of 64 bits; the group is buried; write it in decimals"
+        )
+    return int(value)
 
 
 def wholes(fields: Mapping[bytes, bytes], name: str) -> tuple[int, ...]:
-    value = fields.get(name.encode(), b"")
-    try:
-        return tuple(map(int, value.split()))
-    except ValueError:
-        raise Poison(
-            f"field {name} is {value!r}; the group is buried; write whole numbers with spaces between"
-        ) from None
+    words = fields.get(name.encode(), b"").split()
+    for word in words:
+        if DECIMAL.fullmatch(word) is None:
+            raise Poison(
+                f"field {name} holds {word[:SHOWN]!r}; the group is buried; write whole numbers with spaces between"
+            )
+    return tuple(map(int, words))
 
 
 def real(fields: Mapping[bytes, bytes], name: str) -> float:
@@ -73,9 +82,14 @@ def real(fields: Mapping[bytes, bytes], name: str) -> float:
     if value is None:
         return absent(name)
     try:
-        return float(value)
+        number = float(value)
     except ValueError:
-        raise Poison(f"field {name} is {value!r}, no number; the group is buried; write it in decimals") from None
+        number = math.nan
+    if not math.isfinite(number):
+        raise Poison(
+            f"field {name} is {value[:SHOWN]!r}, no number; the group is buried; write a finite one in decimals"
+        )
+    return number
 
 
 def kind_of(fields: Mapping[bytes, bytes]) -> Kind:
@@ -83,7 +97,7 @@ def kind_of(fields: Mapping[bytes, bytes]) -> Kind:
     for known in KINDS:
         if value == known:
             return known
-    raise Poison(f"field kind is {value!r}; the group is buried; write one of {', '.join(KINDS)}")
+    raise Poison(f"field kind is {value[:SHOWN]!r}; the group is buried; write one of {', '.join(KINDS)}")
 
 
 def absent(name: str) -> NoReturn:
@@ -103,13 +117,20 @@ def pack(value: object) -> bytes:
 
 
 def unpack(packed: bytes) -> dict[Any, Any]:
-    """A MessagePack map. Raises Poison for anything else."""
+    """A MessagePack map of plain values. Raises Poison for anything else: what claims more than is there, nests deeper
+    than `msgpack` follows, uses a list as a key, or carries a type of somebody's own.
+    """
     try:
-        value = unpackb(packed, raw=False, strict_map_key=False, unicode_errors="surrogatepass")
-    except ValueError as error:
+        value = unpackb(packed, raw=False, strict_map_key=False, unicode_errors="surrogatepass", ext_hook=refuse_type)
+    except (ValueError, TypeError, RecursionError, OverflowError) as error:
         raise Poison(
-            f"{len(packed)} bytes are no MessagePack ({error}); they are not read; they were cut short"
+            f"{len(packed)} bytes are no MessagePack ({type(error).__name__}: {error}); they are not read; they were "
+            "cut short, or something else wrote them"
         ) from None
     if not isinstance(value, dict):
         raise Poison(f"MessagePack holds {type(value).__name__}, not a map; it is not read; something else wrote it")
     return cast(dict[Any, Any], value)
+
+
+def refuse_type(code: int, data: bytes) -> NoReturn:
+    raise ValueError(f"type {code} of {len(data)} bytes is none of ours")

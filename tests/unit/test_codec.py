@@ -39,12 +39,14 @@ plain = st.recursive(
 )
 texts = st.text(st.characters())
 """Any characters, halves of surrogate pairs included."""
+ids = st.from_regex(r"[a-z_-][a-z0-9_.-]{0,9}(/[0-9]{1,4}){0,2}", fullmatch=True)
+real32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 
 def actions(length: int, width: int) -> st.SearchStrategy[Any]:
     """Token ids, or vectors of `width` numbers when that is not 0."""
     if width:
-        return arrays(np.float32, (length, width), elements=st.floats(width=32, allow_nan=False))
+        return arrays(np.float32, (length, width), elements=real32)
     return arrays(np.int32, length, elements=st.integers(-(2**31), 2**31 - 1))
 
 
@@ -68,21 +70,20 @@ def prompts(draw: st.DrawFn, size: int, width: int) -> Prompt:
 def sampled(draw: st.DrawFn, size: int, width: int) -> Rollouts:
     lengths = draw(st.lists(st.integers(0, 4), min_size=size, max_size=size))
     count = sum(lengths)
-    number = st.floats(width=32, allow_nan=False)
     return Rollouts(
         texts=tuple(draw(st.lists(texts, min_size=size, max_size=size))),
         actions=draw(actions(count, width)),
         offsets=np.cumsum([0, *lengths], dtype=np.int32),
-        logprobs=draw(arrays(np.float32, count, elements=number)),
-        mask=draw(arrays(np.uint8, count)),
-        spans=draw(arrays(np.int32, (draw(st.integers(0, 4)), 4))),
+        logprobs=draw(arrays(np.float32, count, elements=real32)),
+        mask=draw(arrays(np.uint8, count, elements=st.integers(0, 1))),
+        spans=np.array([(g, 0, n, draw(st.integers(0, 2**31 - 1))) for g, n in enumerate(lengths)], np.int32),
         finishes=tuple(draw(st.lists(st.sampled_from(["stop", "length"]), min_size=size, max_size=size))),
     )
 
 
 @st.composite
 def judged(draw: st.DrawFn, size: int) -> Scores:
-    numbers = arrays(np.float32, size, elements=st.floats(width=32, allow_nan=False))
+    numbers = arrays(np.float32, size, elements=real32)
     names = st.text(string.ascii_letters + "._:é", min_size=1)
     return Scores(rewards=draw(numbers), parts=draw(st.dictionaries(names, numbers, max_size=2)))
 
@@ -92,7 +93,7 @@ def groups(draw: st.DrawFn) -> Group:
     size, width = draw(st.integers(1, 3)), draw(st.sampled_from([0, 0, 1, 3]))
     stage = draw(st.integers(0, 2))
     return Group(
-        id=draw(texts),
+        id=draw(ids),
         kind=draw(st.sampled_from(["train", "eval"])),
         prompt=draw(prompts(size, width)),
         rollouts=draw(sampled(size, width)) if stage else None,
@@ -102,7 +103,7 @@ def groups(draw: st.DrawFn) -> Group:
 
 entries = st.builds(
     Entry,
-    group=texts,
+    group=ids,
     kind=st.sampled_from(["train", "eval"]),
     task=texts,
     size=st.integers(1, 1000),
@@ -110,7 +111,7 @@ entries = st.builds(
     last_version=st.integers(0, 10**6),
     attempt=st.integers(0, 9),
     alone=st.booleans(),
-    reward=st.none() | st.floats(allow_nan=False),
+    reward=st.none() | st.floats(allow_nan=False, allow_infinity=False),
     tokens=st.integers(0, 10**9),
     bytes=st.integers(0, 10**9),
     trace=texts,
@@ -297,7 +298,7 @@ def damaged(change: dict[bytes, bytes | None]) -> dict[bytes, bytes]:
         ({b"prompt": None}, "prompt"),
         ({b"prompt": b"\xff\xfe"}, "prompt"),
         ({b"size": b"two"}, "two"),
-        ({b"stop": b"0 x"}, "0 x"),
+        ({b"stop": b"0 x"}, "holds b'x'"),
         ({b"temperature": b"warm"}, "warm"),
         ({b"body": b"\x81\xa1"}, "MessagePack"),
         ({b"body": b"\x07"}, "not a map"),
