@@ -5,6 +5,7 @@ For: slot supervisors, schedulers, and people who look or pin. Not for: a run's 
 
 A slot's record carries an epoch that each change raises, by compare-and-set: who decided on an older picture is
 refused. A scheduler also shows its lease; a person does not need one, and what a person pinned no scheduler moves.
+Its hosts are numbered: once a supervisor has taken a slot over, the ones before it are fenced.
 Doorbells may be lost, records are not: a supervisor reads its own every few seconds.
 """
 
@@ -17,6 +18,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, Literal, Self, cast
 
+from broker.errors import Fenced
 from broker.redis_connection import Arg, RedisConnection, text
 from broker.settings import without_password
 
@@ -28,7 +30,7 @@ DECISIONS_KEPT = 10_000
 MOVES_KEPT_S = 7200
 """Moves of busy slots that a scheduler ordered are remembered for so long."""
 
-Answer = Literal["done", "stale", "fenced", "pinned"]
+Answer = Literal["done", "stale", "fenced", "pinned", "full"]
 Pin = Literal["pin", "unpin", ""]
 
 
@@ -50,7 +52,7 @@ class Assigned:
 
     answer: Answer
     pool: str
-    """Of the record now; for `fenced` who leads."""
+    """Of the record now; for `fenced` who leads, for `full` the slots that have it."""
     epoch: int
 
 
@@ -108,28 +110,40 @@ class Fleet:
         lease: Lease | None = None,
         pin: Pin = "",
         idle: bool = False,
+        most: int | None = None,
+        epoch: int | None = None,
     ) -> Assigned:
-        """Want `slot` in `pool`, if its record still has the epoch `seen`. Without a lease it is a person's order; one
-        for an idle slot does not count among `moves`.
+        """Want `slot` in `pool`, if its record still has the epoch `seen` and fewer than `most` other slots are wanted
+        there. Without a lease it is a person's order; one for an idle slot does not count among `moves`. The record
+        gets the next epoch, or `epoch`.
         """
-        remembered_s = 0 if idle else MOVES_KEPT_S
-        holder, epoch = (lease.holder, str(lease.epoch)) if lease else ("", "")
-        reply = await self.script("assign", slot, pool, seen, holder, epoch, pin, reason, by, remembered_s)
+        rules: list[Arg] = [pin, reason, by, 0 if idle else MOVES_KEPT_S, "" if most is None else most, epoch or ""]
+        leader = (lease.holder, str(lease.epoch)) if lease else ("", "")
+        reply = await self.script("assign", slot, pool, seen, *leader, *rules)
         return Assigned(answer=cast("Answer", text(reply[0])), pool=text(reply[1]), epoch=int(text(reply[2]) or 0))
 
-    async def offer(self, slot: str, pool: str, epoch: int) -> Wanted:
-        """A supervisor's word on what it obeys; the record, which is this when the server knew less."""
-        reply = await self.script("offer", slot, pool, epoch)
+    async def host(self, slot: str) -> int:
+        """A supervisor takes the slot over: its number among the slot's hosts. Those before it are fenced now."""
+        return int(await self.ask("taking a slot over", self.client.hincrby(f"{self.prefix}slot:{slot}", "host", 1)))
+
+    async def offer(self, slot: str, pool: str, epoch: int, host: int = 0) -> Wanted:
+        """A supervisor's word on what it obeys; the record, which is this when the server knew less. Raises Fenced."""
+        reply = await self.script("offer", slot, pool, epoch, host)
+        raise_fenced(slot, reply)
         return wanted_of(pairs(reply[1]))
 
     async def wanted(self, slot: str) -> Wanted:
         raw = await self.ask("reading a slot", self.client.hgetall(f"{self.prefix}slot:{slot}"))
-        return wanted_of({text(k): text(v) for k, v in raw.items()})
+        return wanted_of(decoded(raw))
 
     async def records(self) -> dict[str, Wanted]:
         """Every slot's record."""
         names = await self.slots()
-        return {name: await self.wanted(name) for name in names}
+        pipe = self.client.pipeline(transaction=False)
+        for name in names:
+            pipe.hgetall(f"{self.prefix}slot:{name}")
+        raws = await self.ask("reading slots", pipe.execute())
+        return {name: wanted_of(decoded(raw)) for name, raw in zip(names, raws, strict=True)}
 
     async def slots(self) -> list[str]:
         raw = await self.ask("listing slots", self.client.smembers(self.prefix + "slots"))
@@ -145,11 +159,11 @@ class Fleet:
 
     # What supervisors say
 
-    async def say(self, slot: str, facts: Mapping[str, Any]) -> None:
-        """A supervisor's report; it carries the server's time."""
+    async def say(self, slot: str, facts: Mapping[str, Any], host: int = 0) -> None:
+        """A supervisor's report; it carries the server's time. Raises Fenced."""
         seconds, micros = await self.ask("reading the clock", self.client.time())
         said = json.dumps({**facts, "at": seconds + micros / 1e6})
-        await self.ask("reporting", self.client.hset(self.prefix + "said", slot, said))
+        raise_fenced(slot, await self.script("say", slot, said, host))
 
     async def said(self) -> dict[str, dict[str, Any]]:
         """Last report of each slot, `age_s` old."""
@@ -224,11 +238,10 @@ class Fleet:
 
     async def served(self) -> Served | None:
         raw = await self.ask("reading the run", self.client.hgetall(self.prefix + "run"))
-        named = {text(k): text(v) for k, v in raw.items()}
-        return Served(**named) if named else None
+        return Served(**decoded(raw)) if raw else None
 
     async def script(self, name: str, *args: Arg) -> Sequence[Any]:
-        call = self.client.eval(fleet_script(name), 1, self.prefix + "slots", self.prefix, *cast("Any", args))
+        call = self.connection.known(fleet_script(name), self.prefix + "slots", self.prefix, *args)
         return await self.ask(f"fleet: {name}", call)
 
     async def ask(self, doing: str, call: object) -> Any:
@@ -240,6 +253,20 @@ class Fleet:
 def fleet_script(name: str) -> str:
     body = (resources.files("broker") / "scripts" / "fleet" / f"{name}.lua").read_text()
     return f"#!lua flags=allow-oom\n{body}"
+
+
+def raise_fenced(slot: str, reply: Sequence[Any]) -> None:
+    """Raises Fenced when the reply to a supervisor says that another one hosts its slot."""
+    if text(reply[0]) == "fenced":
+        now = json.loads(reply[1]).get("node") or "another worker"
+        raise Fenced(
+            f"slot {slot} is hosted by {now} now; this worker ends, and its controller with it; to have the slot here "
+            "again stop that one and start this one anew"
+        )
+
+
+def decoded(raw: Mapping[bytes, bytes]) -> dict[str, str]:
+    return {text(k): text(v) for k, v in raw.items()}
 
 
 def pairs(flat: Sequence[Any]) -> dict[str, str]:

@@ -11,6 +11,7 @@ into. The run's name is part of each script's text, so another run on the same s
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from importlib import resources
@@ -39,7 +40,7 @@ from redis.exceptions import (
 from broker.errors import Backpressure, Broken, Fenced, Misconfigured, Refused, Reset, TidemillError, Unavailable
 from broker.streams import Keys
 
-REFUSED_WHEN_FULL = {"admit", "readmit", "forward_into_rollouts"}
+REFUSED_WHEN_FULL = {"admit", "readmit", "forward_into_rollouts", "revive"}
 """Everything else runs on a full server too (`allow-oom`): a full server drains."""
 
 ENTERED = {
@@ -60,6 +61,8 @@ ENTERED = {
     "forget",
     "fenced_set",
     "exhausted",
+    "revive",
+    "drop",
 }
 """Verbs that carry the incarnation; `claim` and `open` are a trainer's way in."""
 
@@ -77,6 +80,12 @@ def script_text(name: str, run: str) -> str:
     own = (folder / f"{'forward' if name == 'forward_into_rollouts' else name}.lua").read_text()
     entered = (folder / "entered.lua").read_text() if name in ENTERED else ""
     return f"#!lua{flags}\n-- {name} of run {run}\n{(folder / 'prelude.lua').read_text()}\n{entered}\n{own}"
+
+
+@cache
+def digest_of(source: str) -> str:
+    """By which a server knows a script."""
+    return hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
 
 
 def sort_error(error: Exception, doing: str) -> TidemillError:
@@ -173,12 +182,20 @@ class RedisConnection:
 
     async def direct(self, name: str, *args: Arg) -> list[Any]:
         """Run a script that needs no entered run: a trainer's way in (`claim`, `open`), or looking (`books`)."""
-        call = self.client.eval(
-            script_text(name, self.run), 1, self.keys.state, self.keys.prefix, self.incarnation, *cast("Any", args)
-        )
-        reply = await self.ask(name, cast("Awaitable[list[Any]]", call))
+        source = script_text(name, self.run)
+        reply = await self.ask(name, self.known(source, self.keys.state, self.keys.prefix, self.incarnation, *args))
         raise_refusal(name, reply)
         return list(reply)
+
+    async def known(self, source: str, key: str, *args: Arg) -> Any:
+        """Run a script by its digest; a server that does not know it is sent its text, once. Only for scripts that may
+        run on a server which has restarted.
+        """
+        words: list[Any] = [1, key, *args]
+        try:
+            return await self.client.evalsha(digest_of(source), *words)
+        except NoScriptError:
+            return await self.client.eval(source, *words)
 
     async def close(self) -> None:
         await self.client.aclose()

@@ -42,7 +42,7 @@ class Charge:
     placement: Placement
     lookout: Lookout
     failure: str = ""
-    """The placement's last, so that it is logged once."""
+    """Of the placement, while it lasts: so it is logged once."""
 
     @classmethod
     async def of(cls, fleet: Fleet, served: Served) -> Charge:
@@ -93,7 +93,7 @@ class Charge:
         story says so.
         """
         try:
-            return self.placement.targets(observation, self.pools)
+            targets = self.placement.targets(observation, self.pools)
         except Exception as error:
             told = (
                 f"placement {self.settings.placement} failed ({type(error).__name__}: {error}), nothing is moved for it"
@@ -102,6 +102,8 @@ class Charge:
                 self.failure = told
                 log.exception("the placement failed", placement=self.settings.placement)
             return Targets(split=observation.serving(), reason=told)
+        self.failure = ""
+        return targets
 
 
 def unusable(served: Served, error: Exception) -> Misconfigured:

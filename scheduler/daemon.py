@@ -17,8 +17,9 @@ from typing import Any
 import structlog
 
 from broker.errors import TidemillError
-from broker.fleet import Fleet, Lease
+from broker.fleet import Fleet, Lease, Served
 from scheduler.charge import Charge
+from scheduler.fleet_metrics import CycleMetrics
 from scheduler.lookout import Said
 from scheduler.observation import Observation
 from scheduler.planner import Decision, Move
@@ -50,6 +51,11 @@ class Daemon:
     lease: Lease | None = None
     costs: dict[str, float] = field(default_factory=dict[str, float])
     """What moves cost, as the fleet's record says."""
+    due: float = 0.0
+    """When the next cycle is, monotonic seconds."""
+    tells: CycleMetrics = field(default_factory=CycleMetrics)
+    on_run: Callable[[Served], None] = lambda _: None
+    """Called with the run it has in its charge from now on."""
     said: str = ""
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -61,8 +67,7 @@ class Daemon:
             try:
                 if await self.leads() and await self.has_run():
                     assert self.charge is not None
-                    await self.cycle(self.charge)
-                    pause_s = self.charge.settings.every_s
+                    pause_s = await self.cycle_when_due(self.charge)
             except TidemillError as error:
                 self.once(f"waiting: {error}")
             except Exception as error:  # noqa: BLE001  a fault of ours or of an extension: said, and tried again
@@ -87,6 +92,7 @@ class Daemon:
         if self.dry_run:
             return True
         answer = await self.fleet.lead(self.holder, LEASE_S)
+        self.tells.leading = not isinstance(answer, str)
         if isinstance(answer, str):
             self.lease = None
             self.once(f"watching: {answer} leads")
@@ -107,11 +113,20 @@ class Daemon:
         if self.charge is None:
             recorded = await self.fleet.costs()
             self.charge = await Charge.of(self.fleet, served)
+            self.on_run(served)
             self.charge.lookout.rates.move_s.update({**self.costs, **recorded})
             self.costs = recorded
         return True
 
+    async def cycle_when_due(self, charge: Charge) -> float:
+        """Seconds to pause: cycles may be further apart than a lease lasts, which is renewed in between."""
+        if time.monotonic() >= self.due:
+            await self.cycle(charge)
+            self.due = time.monotonic() + charge.settings.every_s
+        return max(0.0, min(self.due - time.monotonic(), LEASE_S / 3))
+
     async def drop_charge(self) -> None:
+        self.due = 0.0
         charge, self.charge = self.charge, None
         if charge is not None:
             await charge.close()
@@ -130,6 +145,7 @@ class Daemon:
         done = [move for move in decision.moves if not self.dry_run and await self.act(move, decision, reports)]
         if not self.dry_run:
             await self.fleet.decided(facts(decision, done, self.costs))
+        self.tells.cycle(observation, decision, done)
         if decision.moves or decision.sentence != self.said:
             self.once(decision.sentence)
 

@@ -3,9 +3,9 @@
 For: the supervisor that a Celery worker hosts (`slots`). Not for: where slots should be (`planner`), a process's life
 (`controller_process`), or when a crashed one comes back (`respawn`).
 
-The record on the server is what counts. A doorbell only makes the slot read it sooner, or carries an order the record
-has not heard of: the larger epoch wins on both sides. Everything runs on one long-lived thread's event loop, because
-the kernel ties a controller's life to the thread that spawned it.
+The record on the server is what counts; a doorbell only makes the slot read it sooner. Once another supervisor has
+taken the slot over, this one ends its controller and itself. Everything runs on one long-lived thread's event loop,
+because the kernel ties a controller's life to the thread that spawned it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from broker.fleet import Fleet, Served, Wanted
 from broker.redis_broker import RedisBroker
 from scheduler.controller_process import Command, ControllerProcess, spawned
 from scheduler.devices import Devices
+from scheduler.fleet_metrics import SlotMetrics
 from scheduler.last_words import readable
 from scheduler.lifecycle import Event, State, after, settled
-from scheduler.pools import SHIPPED
+from scheduler.pools import SHIPPED, Pool
 from scheduler.respawn import Decision, Leave, StopRun
 from scheduler.served_run import ServedRun
 from scheduler.slot_report import report
@@ -58,6 +59,8 @@ class Slot:
     """Its pool when the fleet has no record of it."""
     node: str = ""
     """Name of the worker that hosts it: where its bell hangs."""
+    host: int = 0
+    """Its number among the slot's hosts; 0 before the server has given it one."""
     wanted: Wanted = field(default_factory=Wanted)
     """The newest record or order known."""
     state: State = State.VACANT
@@ -85,10 +88,13 @@ class Slot:
     not_before: float = 0.0
     drain_by: float = 0.0
     bell: asyncio.Event = field(default_factory=asyncio.Event)
+    tells: SlotMetrics = field(default_factory=SlotMetrics)
 
     async def supervise(self, stop: asyncio.Event) -> None:
         """consumes: its record, bells, ends of its controller   produces: a controller of the wanted pool, reports
         waits for: time or a bell   unblocked by: either
+
+        Raises Fenced when another supervisor has taken the slot over; its controller is dead then.
         """
         looked = 0.0
         while not stop.is_set():
@@ -102,17 +108,6 @@ class Slot:
                 await asyncio.wait_for(self.bell.wait(), TICK_S)
         await self.leave()
 
-    def order(self, pool: str, epoch: int) -> dict[str, Any]:
-        """A doorbell's word; refused when no such pool is known or it is not newer than what is obeyed."""
-        self.bell.set()
-        if pool and pool not in self.pools:
-            return {"refused": f'"{pool}" is no pool, nothing was moved; pools: {", ".join(self.pools)}'}
-        if epoch <= self.wanted.epoch:
-            now = f"epoch {self.wanted.epoch}, pool {self.wanted.pool or 'none'}"
-            return {"refused": f"epoch {epoch} is not newer, nothing was moved; the slot obeys {now}"}
-        self.obey(Wanted(pool=pool, epoch=epoch, reason="ordered", by="control"))
-        return {"accepted": epoch}
-
     def obey(self, wanted: Wanted) -> None:
         """Take up a newer record."""
         before, self.wanted = self.wanted, wanted
@@ -120,6 +115,7 @@ class Slot:
             return
         log.info("wanted", pool=wanted.pool, epoch=wanted.epoch, reason=wanted.reason, before=before.pool)
         self.ordered = time.monotonic()
+        self.tells.leaves(self.pool, self.ordered)
         self.happened(Event.ASSIGNED if wanted.pool else Event.UNASSIGNED)
 
     def happened(self, event: Event) -> None:
@@ -130,7 +126,7 @@ class Slot:
         now = time.monotonic()
         if self.state is State.MOVING and state is State.SERVING and self.process and not self.process.exits:
             self.moved, self.move_s = self.moved + 1, now - self.process.started_at
-            log.info("serving", pool=self.pool, move_s=round(self.move_s, 3))
+            self.tells.arrived(self.pool, now, self.move_s)
         if state is not self.state:
             self.state, self.since = state, now
         if state is State.DRAINING and self.process is not None and self.drain_by == 0.0:
@@ -159,7 +155,7 @@ class Slot:
 
     def ended(self, decision: Decision, *, told: bool) -> None:
         """What the end of the controller means for the slot; `told`: it was asked to leave."""
-        log.info("controller ended", pool=self.pool, decision=type(decision).__name__, reason=decision.reason)
+        self.tells.ended(self.pool, decision)
         self.tally.over()
         if self.state is State.DRAINING:
             self.happened(Event.OVERRAN if time.monotonic() >= self.drain_by else Event.LEFT)
@@ -207,9 +203,9 @@ class Slot:
         self.happened(Event.GAVE_UP)
 
     @property
-    def pools(self) -> list[str]:
-        """Names of the pools it can be given."""
-        return self.known.names if self.known else list(SHIPPED)
+    def pools(self) -> tuple[Pool, ...]:
+        """Those it can be given."""
+        return self.known.pools if self.known else tuple(SHIPPED.values())
 
     @property
     def drain_s(self) -> float:
@@ -219,14 +215,24 @@ class Slot:
     async def look(self) -> None:
         """Read record and run, hear what the controller says, and report. An absent server is waited for."""
         try:
+            self.host = self.host or await self.fleet.host(self.id)
             known = (self.wanted.pool, self.wanted.epoch) if self.wanted.epoch else (self.initial, 1)
-            record = await self.fleet.offer(self.id, *known)
+            record = await self.fleet.offer(self.id, *known, self.host)
             if record.epoch > self.wanted.epoch:
                 self.obey(record)
             await self.hear()
-            await self.fleet.say(self.id, self.status())
+            await self.fleet.say(self.id, self.status(), self.host)
+        except Fenced:
+            self.fence()
+            raise
         except TidemillError as error:
             log.warning("the fleet's server does not answer", reason=str(error))
+
+    def fence(self) -> None:
+        """What it keeps running belongs to nobody any more: end it at once."""
+        self.spare.keep(None)
+        if self.process is not None:
+            self.process.fence()
 
     async def hear(self) -> None:
         """The served run, and the controller's own heartbeat in it."""
@@ -265,6 +271,7 @@ class Slot:
         if self.process is not None:
             self.process.drain(time.monotonic(), self.drain_s)
         self.served, self.run, self.known, self.rests = served, run, None, False
+        self.tells.works_for(served)
         try:
             self.known = ServedRun.read(served) if served else None
         except Misconfigured as error:
@@ -286,7 +293,7 @@ class Slot:
             await asyncio.sleep(TICK_S)
         self.process, self.state, self.detail = None, State.VACANT, "its worker has stopped"
         with contextlib.suppress(TidemillError):
-            await self.fleet.say(self.id, {**self.status(), "state": str(State.DEAD)})
+            await self.fleet.say(self.id, {**self.status(), "state": str(State.DEAD)}, self.host)
         if self.run is not None:
             await self.run.close()
         await self.fleet.close()

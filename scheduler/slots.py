@@ -19,7 +19,7 @@ import asyncio
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import click
@@ -29,13 +29,15 @@ from celery.signals import celeryd_init, worker_process_init
 from celery.worker.control import control_command, inspect_command
 
 from broker import telemetry
-from broker.errors import Broken, Misconfigured
+from broker.errors import Broken, Fenced, Misconfigured
 from broker.fleet import FLEET, FLEET_VARIABLE, Fleet
 from broker.role_process import leave
 from broker.settings import URL_VARIABLE
 from scheduler.devices import VISIBLE, Devices, cores_named, usable_cores, visible_gpus
+from scheduler.fleet_metrics import telling
 from scheduler.forked_child import hide_gpus
 from scheduler.hosting import check_hosting, slot_named
+from scheduler.orders import order
 from scheduler.slot import Slot
 
 log = structlog.get_logger()
@@ -43,6 +45,8 @@ log = structlog.get_logger()
 QUEUE = "control"
 LEAVE_S = 90.0
 """Longest a worker waits for its controller's drain."""
+REPLY_S = 2.0
+"""Longest a control command is worked on."""
 ANSWER_S = 5.0
 """Longest Celery waits for an answer: without it a worker whose network is gone hears neither bells nor signals."""
 
@@ -75,6 +79,7 @@ def configured() -> Celery:
         redis_socket_timeout=ANSWER_S,
         redis_socket_connect_timeout=ANSWER_S,
         worker_hijack_root_logger=False,
+        worker_redirect_stdouts=False,  # our lines are records already
         worker_cancel_long_running_tasks_on_connection_loss=False,
     )
     return celery
@@ -177,9 +182,12 @@ class SlotStep(bootsteps.StartStopStep):
 
     def run(self) -> None:
         """In the thread, as long as the worker lives."""
-        telemetry.configure(None, process=self.slot_id, role="slot", slot=self.slot_id)
+        telemetry.configure(None, process=f"{self.slot_id}.worker", role="slot", slot=self.slot_id)
         try:
             asyncio.run(self.supervise())
+        except Fenced as error:
+            log.warning("another worker hosts the slot", reason=str(error))
+            leave(error.exit_code)
         except Exception:
             log.exception("the supervisor failed; the worker ends, and its controller with it; start it again")
             leave(Broken.exit_code)
@@ -192,17 +200,25 @@ class SlotStep(bootsteps.StartStopStep):
             log.warning("the slot owns every GPU", gpus=",".join(there), mend=f"start its worker with {VISIBLE}=N")
         devices = Devices(gpus=gpus, cores=self.cores)
         self.slot = Slot(self.slot_id, fleet, devices, initial=self.initial_pool, node=self.node)
-        await self.slot.supervise(self.stopped)
+        with telling(self.slot.tells.metrics, role="slot", process=f"{self.slot_id}.worker", slot=self.slot_id) as join:
+            self.slot.tells.about(self.slot)
+            self.slot.tells.on_run = join
+            await self.slot.supervise(self.stopped)
 
-    def call(self, what: Any) -> Any:
+    def call(self, what: Callable[[Slot], Awaitable[Any]]) -> Any:
         """Run `what(slot)` on the slot's thread; control commands answer within moments."""
 
-        async def on_the_loop() -> Any:
-            return what(self.slot)
+        async def on_the_loop(slot: Slot) -> Any:
+            return await what(slot)
 
         if self.loop is None or self.slot is None:
             return {"error": "the slot is still starting; ask again"}
-        return asyncio.run_coroutine_threadsafe(on_the_loop(), self.loop).result(2.0)
+        asked = asyncio.run_coroutine_threadsafe(on_the_loop(self.slot), self.loop)
+        try:
+            return asked.result(REPLY_S)
+        except TimeoutError:
+            asked.cancel()
+            return {"error": f"no answer within {REPLY_S:g} s; see with `inspect slot_status` what the slot obeys"}
 
 
 app.steps["worker"].add(SlotStep)
@@ -220,19 +236,23 @@ def assign_pool(state: Any, pool: str = "", epoch: str | int = "", **_: Any) -> 
     """Move this worker's slot to POOL, if EPOCH is newer than what it obeys."""
     if not pool or not str(epoch).isdecimal():
         return {"refused": f'assign_pool "{pool}" "{epoch}": nothing was moved; say assign_pool POOL EPOCH, a number'}
-    return ask(state, lambda slot: slot.order(pool, int(epoch)))
+    return ask(state, lambda slot: order(slot, pool, int(epoch)))
 
 
 @control_command()
 def drain_slot(state: Any, **_: Any) -> Any:
     """Let this worker's slot finish or give back what it holds, and serve nobody."""
-    return ask(state, lambda slot: slot.order("", slot.wanted.epoch + 1))
+    return ask(state, lambda slot: order(slot, "", slot.wanted.epoch + 1))
 
 
 @inspect_command()
 def slot_status(state: Any, **_: Any) -> Any:
     """Pool, state, epoch and controller of this worker's slot."""
-    return ask(state, lambda slot: {"slot": slot.id, **slot.status()})
+
+    async def status(slot: Slot) -> dict[str, Any]:
+        return {"slot": slot.id, **slot.status()}
+
+    return ask(state, status)
 
 
 @worker_process_init.connect

@@ -13,6 +13,7 @@ import pytest_asyncio
 import redis
 
 from broker import embedded_server
+from broker.errors import Fenced
 from broker.fleet import Fleet, Lease, Served, Wanted
 
 
@@ -90,6 +91,72 @@ async def test_a_server_that_forgot_takes_back_what_the_slot_remembers(fleet: Fl
     back = await fleet.offer("gpu0", "train", 5)
     assert (back.pool, back.epoch) == ("train", 5)
     assert (await fleet.assign("gpu0", "judge", seen=5, reason="", by="one", lease=lease)).answer == "fenced"
+
+
+async def test_a_pool_that_is_full_takes_no_more_slots_however_the_orders_race(fleet: Fleet) -> None:
+    for slot in ("gpu0", "gpu1", "gpu2"):
+        await fleet.offer(slot, "rollout", 1)
+    orders = [fleet.assign(slot, "train", seen=1, reason="", by="ann", most=1) for slot in ("gpu0", "gpu1", "gpu2")]
+    answers = await asyncio.gather(*orders)
+    assert sorted(one.answer for one in answers) == ["done", "full", "full"]
+    [has] = [slot for slot, record in (await fleet.records()).items() if record.pool == "train"]
+    assert {one.pool for one in answers if one.answer == "full"} == {has}
+    assert (await fleet.assign(has, "train", seen=2, reason="", by="ann", most=1)).answer == "done", "it has its place"
+    assert (await fleet.assign(has, "", seen=3, reason="", by="ann", most=0)).answer == "done", "no pool is never full"
+
+
+async def test_an_order_may_name_its_epoch_as_long_as_it_is_newer(fleet: Fleet) -> None:
+    await fleet.offer("gpu0", "rollout", 7)
+    assert (await fleet.assign("gpu0", "train", seen=7, reason="", by="ann", epoch=100)).epoch == 100
+    assert (await fleet.assign("gpu0", "judge", seen=100, reason="", by="ann", epoch=50)).epoch == 101
+
+
+async def test_once_a_slot_has_another_host_the_one_before_it_is_fenced(fleet: Fleet, folder: Path) -> None:
+    first = await fleet.host("gpu0")
+    await fleet.offer("gpu0", "rollout", 1, first)
+    await fleet.say("gpu0", {"node": "old", "state": "serving"}, first)
+    second = await fleet.host("gpu0")
+    assert second > first
+    with pytest.raises(Fenced, match="hosted by old now"):  # the new one has not said its name yet
+        await fleet.offer("gpu0", "train", 9, first)
+    await fleet.say("gpu0", {"node": "new", "state": "vacant"}, second)
+    with pytest.raises(Fenced, match="slot gpu0 is hosted by new now; this worker ends"):
+        await fleet.say("gpu0", {"node": "old", "state": "dead"}, first)
+    assert (await fleet.said())["gpu0"]["node"] == "new"
+    assert (await fleet.wanted("gpu0")).pool == "rollout"
+    with redis.Redis.from_url(embedded_server.address(folder)) as client:
+        client.flushall()
+    await fleet.offer("gpu0", "rollout", 1, first)
+    await fleet.offer("gpu0", "rollout", 1, second)
+    with pytest.raises(Fenced):
+        await fleet.offer("gpu0", "rollout", 1, first)
+    assert await fleet.host("gpu0") > second
+
+
+async def test_a_thousand_records_are_read_at_once(fleet: Fleet) -> None:
+    pipe = fleet.client.pipeline(transaction=False)
+    for number in range(1000):
+        pipe.sadd(fleet.prefix + "slots", f"gpu{number}")
+        pipe.hset(f"{fleet.prefix}slot:gpu{number}", mapping={"pool": "rollout", "epoch": number + 1})
+    await pipe.execute()
+    before = (await fleet.client.info("stats"))["total_reads_processed"]
+    records = await fleet.records()
+    assert (await fleet.client.info("stats"))["total_reads_processed"] - before < 100
+    assert len(records) == 1000
+    assert records["gpu7"] == Wanted(pool="rollout", epoch=8)
+
+
+async def test_a_script_is_sent_once_and_again_to_a_server_that_forgot_it(fleet: Fleet) -> None:
+    async def received() -> int:
+        return (await fleet.client.info("stats"))["total_net_input_bytes"]
+
+    await fleet.offer("gpu0", "rollout", 1)
+    before = await received()
+    for _ in range(10):
+        await fleet.offer("gpu0", "rollout", 1)
+    assert await received() - before < 10 * 300
+    await fleet.client.script_flush()
+    assert (await fleet.offer("gpu0", "rollout", 1)).pool == "rollout"
 
 
 async def test_a_report_ages_and_a_decision_stays(fleet: Fleet) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker import embedded_server
 from broker.fleet import Fleet, Served
@@ -25,6 +26,7 @@ from deploy.run_check import load_run
 from deploy.run_folder import new_run_folder
 from scheduler import daemon as daemon_module
 from scheduler.daemon import Daemon
+from scheduler.placements.proportional import Proportional
 from tests.contract.broker_world import RedisWorld, open_run
 
 EAGER = ["scheduler.dwell_s=0", "scheduler.switching=1", "scheduler.hysteresis=0", "scheduler.every_s=0.05"]
@@ -163,6 +165,41 @@ async def test_a_placement_that_fails_leaves_slots_where_they_are_and_the_story_
     await scene.until(lambda: moved(scene, "train"))
 
 
+async def test_a_placement_that_goes_on_failing_is_logged_once_and_again_when_it_had_recovered(scene: Scene) -> None:
+    scene.change(placement="tests.integration.unruly_placement:make")
+    await scene.slot("gpu0", "rollout")
+    daemon = scene.daemon()
+    with capture_logs() as logged:
+        scene.start(daemon)
+        await scene.until(lambda: scene.more_than(5))
+        assert [line["event"] for line in logged].count("the placement failed") == 1
+        assert daemon.charge is not None
+        raises, daemon.charge.placement = daemon.charge.placement, Proportional()
+        await scene.until(lambda: said_last(scene, "slot-seconds of work waiting"))
+        daemon.charge.placement = raises
+        await scene.until(lambda: said_last(scene, "ZeroDivisionError"))
+        await scene.decides_on()
+    assert [line["event"] for line in logged].count("the placement failed") == 2
+
+
+async def test_a_leader_whose_cycles_are_longer_than_its_lease_stays_the_leader(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(daemon_module, "LEASE_S", 1.0)
+    scene.change(every_s=3.0)
+    await scene.slot("gpu0", "rollout")
+    first = scene.daemon("first")
+    scene.start(first)
+    await scene.until(lambda: first.charge)
+    scene.start(scene.daemon("second"))
+    learned = first.charge
+    for _ in range(2):
+        await scene.decides_on()
+    assert first.charge is learned, "what it has learned of rates was thrown away"
+    assert {line for line in scene.said if "leading" in line} == {"leading, epoch 1"}
+    assert len(await scene.fleet.decisions()) < 6, "a renewed lease is no cycle"
+
+
 async def test_a_report_nobody_understands_stops_no_scheduler(scene: Scene) -> None:
     await scene.slot("gpu0", "rollout", state="levitating")
     scene.start(scene.daemon())
@@ -233,6 +270,10 @@ async def test_a_move_is_remembered_however_many_decisions_followed(scene: Scene
 
 async def moved(scene: Scene, target: str) -> bool:
     return any(move["target"] == target for one in await scene.fleet.decisions() for move in one["moves"])
+
+
+async def said_last(scene: Scene, words: str) -> bool:
+    return words in (await scene.fleet.decisions(1))[0]["sentence"]
 
 
 async def costs(scene: Scene, expected: dict[str, float]) -> bool:

@@ -49,7 +49,7 @@ def ended(slot: Slot) -> bool:
 async def test_a_controller_finishes_what_it_took_before_it_was_known_to_work(code: int, tmp_path: Path) -> None:
     slot, output = slot_that_loads(tmp_path, (sys.executable, "-c", WORKS, str(code)))
     until(lambda: output.exists() and "working" in output.read_text())
-    slot.order("rollout", 2)
+    slot.obey(Wanted(pool="rollout", epoch=2))
     until(lambda: ended(slot))
     assert "finished what it had taken" in output.read_text()
     assert (slot.state, slot.pool, slot.wanted.pool) == (State.MOVING, "rollout", "rollout")
@@ -64,7 +64,7 @@ async def test_orders_that_follow_do_not_put_a_drains_deadline_off(tmp_path: Pat
     until(lambda: output.exists() and "deaf" in output.read_text())
     began = time.monotonic()
     for epoch, pool in enumerate(["rollout", "train"] * 1000, start=2):
-        slot.order(pool, epoch)
+        slot.obey(Wanted(pool=pool, epoch=epoch))
         if ended(slot):
             break
         assert time.monotonic() - began < slot.drain_s + 5, "orders kept it alive"

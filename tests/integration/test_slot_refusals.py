@@ -91,6 +91,14 @@ def test_an_order_that_cannot_be_obeyed_is_answered_with_what_can(
     assert host.said("gpu0")["epoch"] == 1
 
 
+def test_an_order_to_a_pool_that_is_full_is_refused_with_those_who_have_it(host: Host) -> None:
+    host.on_the_fleet(lambda fleet: fleet.offer("gpu7", "train", 1))
+    answer = host.celery("control", "-d", "gpu0@here", "assign_pool", "train", "7")["gpu0@here"]
+    assert "train may have 1 and has gpu7, nothing was moved; move one of them away first" in answer["refused"]
+    assert host.said("gpu0")["epoch"] == 1
+    host.on_the_fleet(lambda fleet: fleet.forget("gpu7"))
+
+
 def test_a_worker_without_a_slot_says_how_to_give_it_one(host: Host) -> None:
     argv = [sys.executable, "-m", "celery", "-A", "scheduler.slots", "worker", "-n", "plain@here", "-c", "1"]
     with Path("/dev/null").open("w") as nowhere:

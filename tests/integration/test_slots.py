@@ -56,13 +56,14 @@ class Host:
 
         return asyncio.run(ask())
 
-    def start(self, slot: str, pool: str) -> subprocess.Popen[bytes]:
+    def start(self, slot: str, pool: str, host: str = "here") -> subprocess.Popen[bytes]:
         """A Celery worker as an operator starts it."""
-        argv = [sys.executable, "-m", "celery", "-A", "scheduler.slots", "worker", "-n", f"{slot}@here"]
+        name = slot if host == "here" else f"{slot}@{host}"
+        argv = [sys.executable, "-m", "celery", "-A", "scheduler.slots", "worker", "-n", f"{slot}@{host}"]
         argv += ["-P", "prefork", "-c", "1", "-Q", "control", "--slot", slot, "--initial-pool", pool, "-l", "warning"]
-        with (self.folder.parent / f"{slot}.worker").open("ab") as said:
-            self.workers[slot] = subprocess.Popen(argv, env=self.environment, stdout=said, stderr=said)
-        return self.workers[slot]
+        with (self.folder.parent / f"{name}.worker").open("ab") as said:
+            self.workers[name] = subprocess.Popen(argv, env=self.environment, stdout=said, stderr=said)
+        return self.workers[name]
 
     def said(self, slot: str) -> dict[str, Any]:
         return self.on_the_fleet(lambda fleet: fleet.said()).get(slot, {})
