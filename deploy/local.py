@@ -22,6 +22,7 @@ from deploy.audit import audit
 from deploy.cores import Share, usable_here
 from deploy.crew import TRAINER, Crew, Happened, core_shares, left_in_order
 from deploy.cross_checks import warnings_between
+from deploy.dashboard.recorder import Recorder
 from deploy.inspection import Records
 from deploy.model_stage import ModelStage
 from deploy.observer import Observer
@@ -155,13 +156,14 @@ class Launch:
 
     async def look_on(self, crew: Crew, observer: Observer) -> Ending:
         """Show and keep what is seen, until it stands still for too long."""
-        watch = Watch()
+        watch, recorder = Watch(), Recorder(self.folder)
         while True:
             if self.server.keep(time.monotonic()):
                 self.say("the embedded server had died; it is back, on its data")
             snapshot, now = await observer.look(), time.monotonic()
             self.display.show(snapshot)
             observer.save(snapshot)
+            recorder.note(snapshot, observer.facts.fleet.decision)
             if snapshot.finished and self.settings.scheduler.slots:
                 return Ending(exit_code=0, reason=snapshot.finished)  # no slot's worker ends with the run
             crew.note_progress(snapshot.processes)

@@ -115,6 +115,7 @@ class Watch:
                 self.tell(await self.look())
                 await asyncio.sleep(LOOK_EVERY_S)
         finally:
+            self.tell(None)  # whoever still watches looks anew, and hears what went wrong
             await self.leave_server()
 
     def tell(self, message: Message | None) -> None:

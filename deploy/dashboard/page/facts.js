@@ -48,13 +48,13 @@ export class Facts {
 
   get moves() {
     const begun = this.begun;
-    return this.history.flatMap((one) => one.moves ?? []).map((move) => ({ x: move.at - begun, text: moved(move) }));
+    return this.history.flatMap((one) => one.moves ?? []).map((move) => (
+      { x: move.at - begun, slots: moved(move), why: move.why, text: `${moved(move)}: ${move.why}` }));
   }
 }
 
 function moved(move) {
-  const slots = move.slots.map(([slot, from, to]) => `${slot} ${from || "vacant"} → ${to || "vacant"}`);
-  return `${slots.join(", ")}: ${move.why}`;
+  return move.slots.map(([slot, from, to]) => `${slot} ${from || "vacant"} → ${to || "vacant"}`).join(", ");
 }
 
 /** A replayed step is told again: the last word on a version counts. */

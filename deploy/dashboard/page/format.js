@@ -11,7 +11,7 @@ export function number(value, places = 3) {
   return value.toLocaleString("en", { maximumFractionDigits: kept });
 }
 
-export const whole = (value) => (value ?? null) === null ? DASH : Math.round(value).toLocaleString("en");
+export const whole = (value) => !Number.isFinite(value ?? NaN) ? DASH : Math.round(value).toLocaleString("en");
 
 export const percent = (share) => (share ?? null) === null ? DASH : `${Math.round(share * 100)} %`;
 

@@ -98,7 +98,7 @@ export class LineChart {
       s("line", { x1: left, x2: this.width - RIGHT, y1: this.y(value), y2: this.y(value), class: "grid" }),
       s("text", { x: left - 6, y: this.y(value) + 4, class: "y-label" }, yText(value)),
     ]);
-    const along = xTicks(...this.domain, Math.max(2, this.width / 110)).map((value) =>
+    const along = xTicks(...this.domain, Math.max(2, this.width / 80)).map((value) =>
       s("text", { x: this.x(value), y: height - 5, class: "x-label" }, xText(value)));
     return s("g", {}, across, along);
   }

@@ -25,8 +25,10 @@ class RunPage {
     replace(document.getElementById("head"), brand(source.isFrozen), h("h1", {}, source.name), this.state, this.stage, this.tabs, helpButton());
     document.title = `${source.name} · Tidemill`;
     addEventListener("hashchange", () => this.route());
-    source.listen((event, message) => this.hear(event, message), (away) => this.lost(away));
+    document.addEventListener("visibilitychange", () => this.draw());
+    addEventListener("keydown", (event) => this.view === "rollouts" && this.views.rollouts.key(event));
     this.route();
+    source.listen((event, message) => this.hear(event, message), (away) => this.lost(away));
   }
 
   route() {
@@ -41,7 +43,14 @@ class RunPage {
   hear(event, message) {
     this.facts.hear(event, message);
     this.lost(false);
-    if (this.view !== "rollouts" && !document.hidden) this.views[this.view].draw();
+    this.draw();
+  }
+
+  /** Nothing is drawn that nobody sees. */
+  draw() {
+    if (document.hidden || !this.facts.now) return;
+    if (this.view === "rollouts") this.views.rollouts.heard(this.facts);
+    else this.views[this.view].draw();
   }
 
   /** What the header says of run and server. */

@@ -29,9 +29,9 @@ export class Overview {
     this.element = h("div", { class: "overview" }, this.findings, this.figures,
       panel("Learning", this.controls(), h("div", { class: "curves" }, curves)),
       this.flow,
-      h("div", { class: "three" },
-        panel("Staleness of trained groups", null, this.histogram), panel("Books", null, this.books),
-        panel("Weights", null, this.sync.element, this.behind.element)));
+      h("div", { class: "aside" },
+        h("div", { class: "stack" }, panel("Staleness of trained groups", null, this.histogram), panel("Books", null, this.books)),
+        panel("Weights", null, h("div", { class: "curves" }, this.sync.element, this.behind.element))));
   }
 
   makeCurves() {
@@ -42,8 +42,8 @@ export class Overview {
     this.reward = new LineChart("Reward", { ...options, empty: "no step yet" });
     this.accuracy = new LineChart("Held-out accuracy", { ...options, empty: "not measured yet" });
     this.loss = new LineChart("Loss", { ...options, empty: "no step yet" });
-    this.gradient = new LineChart("Gradient norm", { ...options, floor: 0, empty: "no step yet" });
-    this.sync = new LineChart("Seconds of a step", { ...options, height: 120, floor: 0, yText: seconds, empty: "no step yet" });
+    this.gradient = new LineChart("Gradient norm", { ...options, floor: 0, empty: "not recorded" });
+    this.sync = new LineChart("Seconds of a step", { ...options, height: 180, floor: 0, yText: seconds, empty: "no step yet" });
   }
 
   makeTimeline() {
@@ -51,7 +51,7 @@ export class Overview {
     const options = { link: this.times, xText: clock, xTicks: clockTicks, left: LEFT, floor: 0, domain, yText: whole, wholes: true, empty: "no history recorded" };
     this.backlog = new LineChart("Backlog, groups", { ...options, height: 150 });
     this.pools = new LineChart("Pools, slots or processes", { ...options, height: 110 });
-    this.behind = new LineChart("Versions that engines are behind", { ...options, left: 44, height: 100, empty: "no engine yet" });
+    this.behind = new LineChart("Versions that engines are behind", { ...options, left: 44, height: 180, empty: "no engine yet" });
     this.lanes = new Lanes({ link: this.times, domain });
   }
 
@@ -129,7 +129,7 @@ export class Overview {
     const { facts } = this;
     const { moves } = facts;
     const { decision } = facts.now;
-    say(this.decision, decision ? `last decision, ${clock(decision.age_s)} ago: ${decision.sentence}` : "");
+    say(this.decision, decision && facts.now.live ? `last decision, ${clock(decision.age_s)} ago: ${decision.sentence}` : "");
     this.flow.hidden = !facts.history.length && Boolean(facts.now.finished);
     this.backlog.show(STREAMS.map((name) => (
       { name, colour: streamColour(name), points: facts.timeline((one) => one.backlog[name]) })), moves);

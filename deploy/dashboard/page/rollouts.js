@@ -7,6 +7,8 @@ import { groupView } from "./group.js";
 
 const FIELDS = ["text", "kind", "fate", "reward_min", "reward_max", "length_min", "length_max", "version_min", "version_max", "sort", "page"];
 const TYPING_MS = 250;
+const NEWER_MS = 5000;
+const NUMBERS = ["reward", "tokens", "versions"];
 const COLUMNS = [
   ["id", "group"], [null, "prompt"], [null, "first answer"], ["reward", "reward"], ["length", "tokens"],
   ["newest", "versions"], ["trained", "end"], ["at", "closed"],
@@ -24,7 +26,6 @@ export class Rollouts {
     const list = h("table", { class: "list" }, h("thead", {}, this.head), this.body);
     this.element = h("div", { class: "rollouts" }, this.form, h("div", { class: "beside" },
       h("div", { class: "panel" }, h("div", { class: "scroll" }, list), this.pager), this.side));
-    this.element.addEventListener("keydown", (event) => this.key(event));
   }
 
   makeForm() {
@@ -66,7 +67,17 @@ export class Rollouts {
     history.replaceState(null, "", `#rollouts${words.size ? `?${words}` : ""}`);
   }
 
+  /** More groups have ended: the first page shows them, unless somebody reads in it. */
+  heard({ now }) {
+    const ended = ["train", "eval"].map((kind) => now.books[kind]).reduce((sum, one) => sum + one.admitted - one.open, 0);
+    const idle = !this.open && !this.words.get("page") && !this.element.contains(document.activeElement);
+    if (ended === this.ended || !idle || Date.now() - this.loaded < NEWER_MS) return;
+    this.ended = ended;
+    this.load();
+  }
+
   async load() {
+    this.loaded = Date.now();
     const turn = (this.asked += 1);
     const found = await this.source.groups(this.words.toString()).catch((error) => ({ error: error.message, rows: [], total: 0, fates: {} }));
     if (turn !== this.asked) return;
@@ -77,7 +88,7 @@ export class Rollouts {
 
   draw(found) {
     const asked = this.words.get("sort") ?? "-at";
-    replace(this.head, COLUMNS.map(([sort, name]) => h("th", { scope: "col", "aria-sort": order(asked, sort) },
+    replace(this.head, COLUMNS.map(([sort, name]) => h("th", { scope: "col", class: NUMBERS.includes(name) ? "number" : null, "aria-sort": order(asked, sort) },
       sort ? h("button", { type: "button", onclick: () => this.sort(sort) }, name, arrow(asked, sort)) : name)));
     replace(this.body, this.rows.map((row, index) => this.row(row, index)));
     if (!this.rows.length) this.body.append(h("tr", {}, h("td", { colspan: COLUMNS.length, class: "nothing" }, nothing(found))));
@@ -142,17 +153,19 @@ export class Rollouts {
     this.remember();
   }
 
+  /** Escape closes; arrows, j and k go through the list and take an opened group along. */
   key(event) {
     if (event.key === "Escape" && this.open) {
       const chosen = this.body.children[this.chosen];
       this.close();
       chosen?.focus();
+      return;
     }
-    if (event.target.closest("input, select, textarea")) return;
-    const here = [...this.body.children].indexOf(document.activeElement.closest("tr"));
+    if (event.target.closest?.("input, select, textarea")) return;
+    const here = [...this.body.children].indexOf(document.activeElement?.closest("tr"));
     const steps = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1 };
     if (event.key === "Enter" && here >= 0) this.choose(here);
-    if (!(event.key in steps) || !this.rows.length || event.target.closest(".side")) return;
+    if (!(event.key in steps) || !this.rows.length || event.target.closest?.(".side")) return;
     event.preventDefault();
     const next = Math.min(this.rows.length - 1, Math.max(0, here + steps[event.key]));
     if (this.open) this.choose(next);
@@ -164,7 +177,7 @@ const arrow = (asked, sort) => (asked === sort ? " ▲" : asked === `-${sort}` ?
 
 const order = (asked, sort) => (asked === sort ? "ascending" : asked === `-${sort}` ? "descending" : null);
 
-const end = (row) => (row.fate === "trained" ? `v${row.trained}` : row.fate === "buried" ? "buried" : row.reason.replaceAll("_", " "));
+const end = (row) => (row.fate === "trained" ? `into v${row.trained}` : row.fate === "buried" ? "buried" : row.reason.replaceAll("_", " "));
 
 function counted(found, isFrozen) {
   const groups = found.total === 1 ? "1 group" : `${whole(found.total)} groups`;
