@@ -45,9 +45,9 @@ def core_shares(settings: RunSettings, usable: Usable) -> dict[str, Share]:
     return {**shares, **rules, "feeder-0": LIGHT}
 
 
-def role_command(name: str, folder: Path, share: Share, url: str) -> Command:
-    """How the process called `rollout-0` is started."""
-    role = name.rpartition("-")[0]
+def role_command(name: str, folder: Path, share: Share, url: str, role: str = "") -> Command:
+    """How the process called `rollout-0` is started; another name needs its role beside it."""
+    role = role or name.rpartition("-")[0]
     if role in ("slot", "scheduler"):
         return slot_command(name, folder, share, url)
     package = "producers" if role in ("rollout", "feeder") else "consumers"

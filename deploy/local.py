@@ -19,7 +19,7 @@ from broker.cancellation import end
 from broker.errors import Broken, Fenced, TidemillError
 from broker.redis_broker import RedisBroker
 from deploy.audit import audit
-from deploy.cores import Share, usable_here
+from deploy.cores import Share, Usable, usable_here
 from deploy.crew import TRAINER, Crew, Happened, core_shares, left_in_order
 from deploy.cross_checks import warnings_between
 from deploy.dashboard.recorder import Recorder
@@ -67,7 +67,7 @@ class Launch:
         waits for: the trainer's end, a reason to stop, or Ctrl-C   unblocked by: any of these
         """
         usable = usable_here()
-        shares = core_shares(self.settings, usable)
+        shares = self.shares(usable)
         self.introduce(shares, usable.count)
         with self.signals():
             try:
@@ -77,6 +77,15 @@ class Launch:
                 return model or await self.run_roles(Crew.of(self.folder, self.settings, shares, url), url)
             finally:
                 self.server.close()
+
+    @property
+    def has_fleet(self) -> bool:
+        """Whether slots do its work: they outlive a run."""
+        return self.settings.scheduler.slots > 0
+
+    def shares(self, usable: Usable) -> dict[str, Share]:
+        """What it starts, each with its part of the machine."""
+        return core_shares(self.settings, usable)
 
     def introduce(self, shares: dict[str, Share], cores: int) -> None:
         self.say(f"cores: {cores} usable; " + ", ".join(f"{name} {share}" for name, share in shares.items()))
@@ -102,7 +111,7 @@ class Launch:
                 if end is not None:
                     return None
                 await asyncio.sleep(TICK_S)
-            return interrupted(self.folder)
+            return self.interrupted()
         finally:
             stage.process.fence()
             while not stage.process.is_over:
@@ -113,7 +122,7 @@ class Launch:
         broker = await RedisBroker.connect(url, self.folder.name)
         observer = Observer(self.folder, self.settings, broker, started=self.started)
         try:
-            if self.settings.scheduler.slots:
+            if self.has_fleet:
                 await name_run(self.folder, url)
             crew.start(time.monotonic())
             self.log.info("processes started", names=crew.alive)
@@ -150,7 +159,7 @@ class Launch:
                 if looking.done():
                     return looking.result()
                 await asyncio.sleep(TICK_S)
-            return interrupted(self.folder)
+            return self.interrupted()
         finally:
             await end([looking])
 
@@ -164,12 +173,13 @@ class Launch:
             self.display.show(snapshot)
             observer.save(snapshot)
             recorder.note(snapshot, observer.facts.fleet.decision)
-            if snapshot.finished and self.settings.scheduler.slots:
+            if snapshot.finished and self.has_fleet:
                 return Ending(exit_code=0, reason=snapshot.finished)  # no slot's worker ends with the run
             crew.note_progress(snapshot.processes)
             watch = watch.after(snapshot, now)
-            if watch.still_s(now) > self.settings.run.watchdog_s:
-                return self.stands_still(snapshot, watch.still_s(now))
+            stands = watch.still_s(now) > self.settings.run.watchdog_s
+            if stands and (ending := self.stands_still(snapshot, watch.still_s(now))):
+                return ending
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def consequence(self, happened: Happened, crew: Crew, observer: Observer) -> Ending | None:
@@ -198,7 +208,7 @@ class Launch:
             f"if nobody runs it any more, go on with `tidemill resume {self.folder.name}`"
         )
 
-    def stands_still(self, snapshot: Snapshot, seconds: float) -> Ending:
+    def stands_still(self, snapshot: Snapshot, seconds: float) -> Ending | None:
         reason = (
             f"no progress for {seconds:.0f} s (run.watchdog_s = {self.settings.run.watchdog_s:g}): "
             f"{who_holds(snapshot)}; the run stops, nothing is lost; "
@@ -208,7 +218,7 @@ class Launch:
 
     async def end(self, crew: Crew, observer: Observer) -> None:
         """Drain everybody by the deadline; a further Ctrl-C ends them at once. Nobody is left when this returns."""
-        margin_s = WORKER_S if self.settings.scheduler.slots else 0.0
+        margin_s = WORKER_S if self.has_fleet else 0.0
         crew.drain(time.monotonic(), self.settings.broker.drain_s + margin_s)
         while crew.alive:
             if self.interrupts > 1:
@@ -249,6 +259,5 @@ class Launch:
             at_most = f"at most {self.settings.broker.drain_s:g} s"
             self.say(f"stopping: each process finishes or gives back what it holds ({at_most}); again to end at once")
 
-
-def interrupted(folder: Path) -> Ending:
-    return Ending(exit_code=INTERRUPTED, reason=f"interrupted; go on with `tidemill resume {folder.name}`")
+    def interrupted(self) -> Ending:
+        return Ending(exit_code=INTERRUPTED, reason=f"interrupted; go on with `tidemill resume {self.folder.name}`")

@@ -17,27 +17,32 @@ from deploy.run_settings import RunSettings
 from deploy.snapshot import Goal, Snapshot
 
 
-def perform(folder: Path, settings: RunSettings, console: Console) -> int:
-    """Launch the run, wait for its end, tell how it went; the exit code. Raises Misconfigured when it runs already."""
+def perform(folder: Path, settings: RunSettings, console: Console, *, elsewhere: bool = False) -> int:
+    """Launch the run, wait for its end, tell how it went; the exit code. Raises Misconfigured when it runs already.
+
+    `elsewhere`: its processes are started by others, here it is begun, watched and closed.
+    """
     with launching(folder):
         display = display_on(console)
         try:
-            exit_code = launched(folder, settings, display)
+            exit_code = launched(folder, settings, display, elsewhere)
         finally:
             display.close()
         conclude(folder, console)
     return exit_code
 
 
-def launched(folder: Path, settings: RunSettings, display: Display) -> int:
+def launched(folder: Path, settings: RunSettings, display: Display, elsewhere: bool) -> int:
     """The launch, shown from its first moment: its libraries are loaded after the first line stands there."""
     started = time.monotonic()
     goal = Goal(steps=settings.run.steps, staleness=settings.train.staleness)
     display.say(f"run {folder.name} in {folder}")
     display.show(Snapshot(run=folder.name, goal=goal, elapsed_s=0.0))
+    from deploy.elsewhere import Attendance
     from deploy.local import Launch
 
-    ending = asyncio.run(Launch(folder, settings, display, started=started).run())
+    kind = Attendance if elsewhere else Launch
+    ending = asyncio.run(kind(folder, settings, display, started=started).run())
     display.say(f"{'finished' if ending.exit_code == 0 else 'stopped'}: {ending.reason}")
     return ending.exit_code
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,9 +13,11 @@ from deploy.commands.printing import RunName, console
 from deploy.cores import usable_here
 from deploy.cross_checks import warnings_between
 from deploy.run_check import load_run, saved_run
-from deploy.run_folder import find_run, new_run_folder, runs_root
+from deploy.run_folder import find_run, new_run_folder, run_folders, runs_root
 from deploy.run_paths import check_paths
 from deploy.slot_check import check_slots
+
+Elsewhere = Annotated[bool, typer.Option("--elsewhere", help="its processes are started elsewhere: watch and close it")]
 
 
 def run(
@@ -22,14 +25,18 @@ def run(
     overrides: Annotated[list[str] | None, typer.Argument(metavar="[SECTION.KEY=VALUE]...")] = None,
     check: Annotated[bool, typer.Option(help="check the settings and start nothing")] = False,
     slots: Annotated[int | None, typer.Option(help="slots that move between pools")] = None,
+    elsewhere: Elsewhere = False,
+    go_on: Annotated[
+        bool, typer.Option("--go-on", help="with the newest run of this name, unless it has ended")
+    ] = False,
 ) -> None:
-    """Start a run on this machine."""
+    """Start a run on this machine, or (`--elsewhere`) for a fleet that is started by others."""
     if "=" in name:
         name, overrides = "addition", [name, *(overrides or [])]
     if slots is not None:
         overrides = [*(overrides or []), f"scheduler.slots={slots}"]
     settings = load_run(name, overrides or ())
-    if slots is not None or settings.scheduler.slots:
+    if not elsewhere and (slots is not None or settings.scheduler.slots):
         check_slots(settings)
     check_paths(settings)
     if check:
@@ -39,15 +46,27 @@ def run(
         return
     from deploy.run_command import perform
 
-    sys.exit(perform(new_run_folder(settings, runs_root(), datetime.now().astimezone()).resolve(), settings, console))
+    if go_on and (folder := unfinished(settings.run.name, runs_root())):
+        settings = saved_run(folder)
+    else:
+        folder = new_run_folder(settings, runs_root(), datetime.now().astimezone()).resolve()
+    sys.exit(perform(folder, settings, console, elsewhere=elsewhere))
 
 
-def resume(run: RunName = "latest") -> None:
+def resume(run: RunName = "latest", elsewhere: Elsewhere = False) -> None:
     """Go on with a run that was stopped, from its last committed version."""
     from deploy.run_command import perform
 
     folder = find_run(run, runs_root())
     settings = saved_run(folder)
-    if settings.scheduler.slots:
+    if not elsewhere and settings.scheduler.slots:
         check_slots(settings)  # it may go on on another machine
-    sys.exit(perform(folder, settings, console))
+    sys.exit(perform(folder, settings, console, elsewhere=elsewhere))
+
+
+def unfinished(name: str, root: Path) -> Path | None:
+    """The newest run of that name, unless it has ended."""
+    from deploy.observer import saved_snapshot
+
+    alike = [folder for folder in run_folders(root) if saved_run(folder).run.name == name]
+    return alike[-1].resolve() if alike and not saved_snapshot(alike[-1]).get("finished") else None
