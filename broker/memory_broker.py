@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from broker import entries, run_record, transitions
+from broker import dead_transitions, entries, run_record, transitions
 from broker import feeder_transitions as feeding
 from broker import trainer_transitions as training
 from broker.codec import decode_group, encode_added, encode_prompt, size_of
@@ -23,6 +23,7 @@ from broker.errors import Unavailable
 from broker.feeder_transitions import Offer
 from broker.memory_server import MemoryServer
 from broker.messages import Delivery, Group
+from broker.operator_contract import DeadGroup, DeadVerdict
 from broker.outcomes import Bury, Forward, Outcome, Recycle, Release, Retire, Verdict
 from broker.run_record import Caller, Limits, RunRecord
 
@@ -30,7 +31,7 @@ __all__ = ["MemoryBroker", "MemoryServer"]
 
 
 class MemoryBroker:
-    """One process's handle on the run; it is a feeder's, worker's, version and trainer broker at once."""
+    """One process's handle on the run; it is a feeder's, worker's, version, operator and trainer broker at once."""
 
     def __init__(self, server: MemoryServer) -> None:
         self.server = server
@@ -173,6 +174,21 @@ class MemoryBroker:
     async def serving(self, holder: str, version: int, epoch: int) -> None:
         await self.beat(holder, {"serving": version, "serving_epoch": epoch})
 
+    # ---- operator
+
+    async def dead(self) -> list[DeadGroup]:
+        return [DeadGroup(id=one.id, entry=one.entry, reason=one.reason, stage=one.stage) for one in self.run.dead]
+
+    async def revive(self, lines: Sequence[DeadGroup]) -> list[DeadVerdict]:
+        return [self.decided(dead_transitions.revive(self.run, self.caller, line)) for line in lines]
+
+    async def drop(self, lines: Sequence[DeadGroup]) -> list[DeadVerdict]:
+        return [self.decided(dead_transitions.drop(self.run, self.caller, line)) for line in lines]
+
+    def decided(self, found: tuple[RunRecord, DeadVerdict]) -> DeadVerdict:
+        self.server.keep(found[0])
+        return found[1]
+
     # ---- trainer
 
     async def claim(self, epoch: int) -> RunState:
@@ -257,6 +273,7 @@ def settled(
     run: RunRecord, caller: Caller, reader: str, delivery: Delivery, outcome: Outcome
 ) -> tuple[RunRecord, Verdict]:
     """One outcome as one transition."""
+    delivery = entries.traced(delivery, reader, outcome)
     match outcome:
         case Forward(group=group):
             fields = encode_added(delivery.stream, group)

@@ -146,7 +146,8 @@ class Entry:
     tokens: int = 0
     bytes: int = 0
     """Size of the body so far."""
-    trace: str = ""
+    trace: str = field(default="", compare=False)
+    """The way here, one step after the other, see `entries.traced`; it names processes, so equal groups differ in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -232,7 +232,9 @@ class RedisBroker:
         return [cast("Verdict", text(reply[0])) for reply in replies]
 
     async def blame(self, reader: str, deliveries: Sequence[Delivery], *, max_attempts: int) -> None:
-        outcomes = [(delivery, entries.blamed(delivery.entry, len(deliveries) == 1, max_attempts)) for delivery in deliveries]
+        outcomes = [
+            (delivery, entries.blamed(delivery.entry, len(deliveries) == 1, max_attempts)) for delivery in deliveries
+        ]
         marked = [
             (d if isinstance(o, Bury) or o.failed else replace(d, entry=entries.suspected(d.entry)), o)
             for d, o in outcomes

@@ -42,7 +42,7 @@ def flat(pairs: Iterable[tuple[bytes, bytes]]) -> list[Arg]:
 
 def settlement_call(reader: str, delivery: Delivery, outcome: Outcome) -> tuple[str, list[Arg]]:
     """Which script settles this outcome, and its arguments."""
-    stream, entry = delivery.stream, delivery.entry
+    stream, entry = delivery.stream, entries.traced(delivery, reader, outcome).entry
     head: list[Arg] = [entry.group, stream, delivery.entry_id]
     if isinstance(outcome, Forward):
         part = codec.encode_added(stream, outcome.group)

@@ -75,6 +75,11 @@ class Dead:
 
     entry: Entry
     reason: str
+    stage: str
+    """The stream it was taken from."""
+    id: str = field(default="", compare=False)
+    forgotten: bool = False
+    """The server lost data since: what became of the group meanwhile, nobody here knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

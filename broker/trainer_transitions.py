@@ -66,6 +66,7 @@ def restore(
         versions={},
         holds={},
         evaluations={},
+        dead=tuple(replace(line, forgotten=True) for line in run.dead),
     )
     return counted(opened(back, caller, limits, live), {})
 

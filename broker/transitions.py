@@ -187,7 +187,8 @@ def bury(run: RunRecord, caller: Caller, reader: str, delivery: Delivery, reason
     if buried.kind == "eval":
         after = wanting_less(after, buried.floor)
     bodies = {**after.bodies, delivery.entry.group: body}
-    return replace(after, bodies=bodies, dead=(*run.dead, Dead(entry=delivery.entry, reason=reason))), "done"
+    line = Dead(entry=delivery.entry, reason=reason, stage=delivery.stream, id=f"{run.next_entry}-0")
+    return replace(after, bodies=bodies, dead=(*run.dead, line), next_entry=run.next_entry + 1), "done"
 
 
 def release(

@@ -28,6 +28,7 @@ end
 for _, start in ipairs(starts) do
   local group, entries = ARGV[start], tonumber(ARGV[start + 1])
   local id = append('prompts', start + 2, entries, floor, last)
+  if state('restored') ~= '' then redis.call('DEL', P .. 'group:' .. group) end  -- it may have been buried since
   write_body(group, start + 3 + entries, tonumber(ARGV[start + 2 + entries]))
   point(group, 'prompts', id, { kind = kind, floor = floor, last = last })
   entered = entered + 1

@@ -7,7 +7,7 @@ if not line then return { 'superseded' } end
 if not owned(stream, id, reader) then return { 'not_owner' } end
 local fields = { 'reason', reason, 'stage', stream }
 for i = 10, 9 + entries do fields[#fields + 1] = ARGV[i] end
-redis.call('XADD', P .. 'dead', '*', unpack(fields))
+redis.call('XADD', P .. 'dead', '*', 'floor', line.floor, 'last_version', line.last, unpack(fields))
 settle(stream, id)
 close(group, line)
 if line.kind == 'eval' then redis.call('HINCRBY', P .. 'evaluations', line.floor .. '.wanted', -1) end

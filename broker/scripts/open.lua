@@ -6,6 +6,8 @@ if ARGV[3] ~= state('epoch') then return { 'fenced', state('epoch') } end
 if ARGV[13] == 'restore' then
   for _, group in ipairs(redis.call('HKEYS', OPEN)) do redis.call('DEL', P .. 'group:' .. group) end
   redis.call('DEL', OPEN, COUNTS, P .. 'prompts', P .. 'rollouts', P .. 'scored', P .. 'ledger', P .. 'versions', P .. 'holds', P .. 'evaluations')
+  local newest = redis.call('XREVRANGE', P .. 'dead', '+', '-', 'COUNT', 1)
+  if #newest == 1 then redis.call('HSET', RUN, 'restored', newest[1][1]) end
   redis.call('HSET', RUN, 'tick', ARGV[14], 'cursor', ARGV[15], 'cursor_value', ARGV[16], 'exhausted', ARGV[17])
   local at, lines = 19, tonumber(ARGV[18])
   for _ = 1, lines do

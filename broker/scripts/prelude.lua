@@ -59,4 +59,38 @@ local function close(group, line)
   count(line.kind .. '.open', -1)
 end
 
+-- Fields of a line of `dead`; or nil and why it is none: it has gone, or its group is open (again).
+local function buried(group, id)
+  local lines = redis.call('XRANGE', P .. 'dead', id, id)
+  if #lines == 0 then return nil, 'gone' end
+  local said = {}
+  for i = 1, #lines[1][2], 2 do said[lines[1][2][i]] = lines[1][2][i + 1] end
+  if said.group ~= group then return nil, 'gone' end
+  if redis.call('HEXISTS', OPEN, group) == 1 then return nil, 'open' end
+  return said
+end
+
+-- Whether the server lost data since this line of `dead`: what became of the group meanwhile, it cannot know.
+local function forgotten(id)
+  local mark = state('restored')
+  if mark == '' then return false end
+  local a, b = id:match('^(%d+)%-(%d+)$')
+  local c, d = mark:match('^(%d+)%-(%d+)$')
+  a, b, c, d = tonumber(a), tonumber(b), tonumber(c), tonumber(d)
+  return a < c or (a == c and b <= d)
+end
+
+-- What the stages after `prompts` wrote is forgotten; answers the bytes that are left.
+local function only_prompt(group)
+  local body, size = P .. 'group:' .. group, 0
+  for _, field in ipairs(redis.call('HKEYS', body)) do
+    if field:match('^r%d+%.') or field:match('^actions:') or field:match('^offsets:') or field:match('^logprobs:')
+      or field:match('^mask:') or field:match('^spans:') or field:match('^rewards:') or field:match('^part%.') then
+      redis.call('HDEL', body, field)
+    end
+  end
+  for _, part in ipairs(redis.call('HGETALL', body)) do size = size + #part end
+  return size
+end
+
 local function flat(key) return redis.call('HGETALL', key) end

@@ -12,15 +12,7 @@ if form == 'recycle' then
     line.floor = state('version')
     line.last = string.format('%d', tonumber(line.floor) + tonumber(state('staleness')))
   end
-  local body = P .. 'group:' .. group
-  for _, field in ipairs(redis.call('HKEYS', body)) do
-    if field:match('^r%d+%.') or field:match('^actions:') or field:match('^offsets:') or field:match('^logprobs:')
-      or field:match('^mask:') or field:match('^spans:') or field:match('^rewards:') or field:match('^part%.') then
-      redis.call('HDEL', body, field)
-    end
-  end
-  size = 0
-  for _, part in ipairs(flat(body)) do size = size + #part end
+  size = only_prompt(group)
 end
 local new = append(to, 10, entries, line.floor, line.last, size)
 point(group, to, new, line)

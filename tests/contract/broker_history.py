@@ -18,6 +18,7 @@ from broker.outcomes import Bury, Forward, Outcome, Recycle, Release, Retire
 from broker.streams import PROMPTS, ROLLOUTS, SCORED, WORK_STREAMS
 from tests.contract.broker_world import (
     Broker,
+    Operator,
     Trainer,
     World,
     group,
@@ -48,6 +49,7 @@ class Cast:
 
     world: World
     workers: list[Broker] = field(default_factory=list[Broker])
+    operators: list[Operator] = field(default_factory=list[Operator])
     trainers: list[Trainer] = field(default_factory=list[Trainer])
     """The last one is the newest; the others are zombies."""
     known: list[Delivery] = field(default_factory=list[Delivery])
@@ -81,6 +83,7 @@ class Cast:
             "backlog": await self.trainer.backlog(),
             "missing": sorted(await self.trainer.missing()),
             "ledger": await self.trainer.ledger(),
+            "dead": [(line.entry.group, line.stage, line.entry.attempt) for line in await self.operators[0].dead()],
             "evaluations": [replace(each, tally=dict(each.tally)) for each in await self.trainer.evaluations()],
             "run": (state.epoch, state.live, state.finished, state.is_open),
         }
@@ -102,6 +105,7 @@ class History:
     async def begin(self) -> None:
         for cast in self.casts:
             cast.workers = [await cast.world.connect() for _ in range(2)]
+            cast.operators = [await cast.world.operator()]
         await self.all_play(self.new_trainer(opens=True))
         for index in range(2):
             await self.all_play(lambda cast, index=index: enter(cast.workers[index]))
@@ -117,6 +121,7 @@ class History:
             self.reading: 12,
             self.settling: 12,
             self.training: 5,
+            self.burials: 2,
             self.versions: 1,
             self.entering: 3,
             self.upheaval: 1,
@@ -231,6 +236,23 @@ class History:
             return books.cursor, sorted(books.open)
 
         return f"train {[self.lead.known[number].entry.group for number in numbers]} to {to}", act
+
+    async def burials(self) -> tuple[str, Act]:
+        """A person decides about dead letters, or about one that has gone meanwhile."""
+        lines, verb = await self.lead.operators[0].dead(), self.random.choices(["revive", "drop"], [4, 1])[0]
+        if not lines:
+            return await self.settling()
+        chosen = self.random.sample(range(len(lines)), self.random.randint(1, min(2, len(lines))))
+        times = self.random.choice([1, 1, 2])
+
+        async def act(cast: Cast) -> object:
+            operator = cast.operators[0]
+            await enter(operator)
+            known = await operator.dead()
+            asked = [known[number] for number in chosen] * times
+            return await (operator.revive(asked) if verb == "revive" else operator.drop(asked))
+
+        return f"{verb} {[lines[number].entry.group for number in chosen]}", act
 
     async def versions(self) -> tuple[str, Act]:
         number, holder = self.random.randint(0, 5), self.random.choice("ab")

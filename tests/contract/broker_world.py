@@ -20,8 +20,10 @@ from broker.contract import Announcement, FeederBroker, LedgerLine, VersionBroke
 from broker.errors import Unavailable
 from broker.memory_broker import MemoryBroker, MemoryServer
 from broker.messages import Delivery, Group, Kind, Prompt, Rollouts, Scores
+from broker.operator_contract import OperatorBroker
 from broker.outcomes import Forward
 from broker.redis_broker import RedisBroker
+from broker.redis_operator import RedisOperator
 from broker.redis_trainer import RedisTrainer
 from broker.streams import PROMPTS, ROLLOUTS, SCORED
 from broker.trainer_contract import TrainerBroker
@@ -37,8 +39,16 @@ class Trainer(Broker, TrainerBroker, Protocol):
     """The handle of a trainer; what it settles is fenced."""
 
 
+class Operator(Broker, OperatorBroker, Protocol):
+    """The handle of a person."""
+
+
 class World(Protocol):
     """One run on one server."""
+
+    async def operator(self) -> Operator:
+        """A person's handle."""
+        ...
 
     async def connect(self) -> Broker:
         """Another process's handle."""
@@ -64,6 +74,9 @@ class MemoryWorld:
     async def connect(self) -> Broker:
         return MemoryBroker(self.server)
 
+    async def operator(self) -> Operator:
+        return MemoryBroker(self.server)
+
     async def trainer(self) -> Trainer:
         return MemoryBroker(self.server)
 
@@ -83,6 +96,11 @@ class RedisWorld:
 
     async def connect(self) -> Broker:
         handle = await RedisBroker.connect(embedded_server.address(self.folder), self.run)
+        self.handles.append(handle)
+        return handle
+
+    async def operator(self) -> Operator:
+        handle = await RedisOperator.connect(embedded_server.address(self.folder), self.run)
         self.handles.append(handle)
         return handle
 
