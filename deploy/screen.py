@@ -7,7 +7,7 @@ what is wrong (`stuck`). Some thirty lines, however many slots there are.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
@@ -24,8 +24,12 @@ from deploy.snapshot import Pool, Process, Slot, Snapshot
 from deploy.stuck import findings
 from scheduler.lifecycle import State
 
+WorkerRow = tuple[Text, Text, Text, float | None, Text, Text]
+"""Name, state, for how long, share of work, groups in hand, what it says."""
 WORKERS_SHOWN = 10
-FINDINGS_SHOWN = 4
+LINES_OF_TROUBLE = 7
+"""The first finding in full, each further kind of finding on a line."""
+LONGEST_WHY = 400
 BAR = 24
 ROLES_THAT_LOAD = {role for roles in READERS.values() for role in roles}
 STYLES = {
@@ -42,7 +46,8 @@ def screen(snapshot: Snapshot) -> RenderableType:
     """Everything in one frame."""
     rows: list[RenderableType] = [head(snapshot)]
     if snapshot.version >= 0:
-        rows += [Text("   ".join(measures(snapshot))), books(snapshot)]
+        rows += [Text("   ".join(said))] if (said := measures(snapshot)) else []
+        rows.append(books(snapshot))
     if any(snapshot.backlog.values()) or any(pool.wanted for pool in snapshot.pools):
         rows.append(pools(snapshot))
     if snapshot.processes or snapshot.slots:
@@ -101,7 +106,7 @@ def pools(snapshot: Snapshot) -> RenderableType:
         table.add_column(name, no_wrap=True)
     for name in ("wanted", "serving", "busy", "undelivered", "in hand"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("oldest in hand", overflow="ellipsis", no_wrap=True)
+    table.add_column("oldest in hand")
     for pool in snapshot.pools:
         table.add_row(*pool_row(pool, snapshot.streams.get(pool.stream, StreamStanding())))
     return table
@@ -119,7 +124,7 @@ def pool_row(pool: Pool, stream: StreamStanding) -> list[RenderableType]:
         Text(str(pool.busy)),
         Text(f"{stream.undelivered:,}"),
         Text(f"{stream.pending:,}"),
-        Text(held, style="dim"),
+        cut(held),
     ]
 
 
@@ -130,21 +135,26 @@ def idle(stream: StreamStanding) -> str:
 
 def workers(snapshot: Snapshot) -> RenderableType:
     """A row per slot and per process beside the slots, those in trouble first; the rest are counted."""
-    table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), header_style="dim")
-    for name in ("slot" if snapshot.slots else "process", "state", "for"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("busy", no_wrap=True, min_width=BAR // 2 + 5)
-    table.add_column("in hand", justify="right", no_wrap=True)
-    table.add_column("says", overflow="ellipsis", no_wrap=True, ratio=1)
     slots = sorted(snapshot.slots.items(), key=lambda item: item[1].state not in (State.PARKED, State.DEAD))
     beside = {name: one for name, one in snapshot.processes.items() if name not in snapshot.slots and not one.left}
     rows = [slot_row(name, slot, snapshot.processes.get(name)) for name, slot in slots]
     rows += [process_row(name, one) for name, one in sorted(beside.items(), key=lambda item: item[1].lives)]
-    for row in rows[:WORKERS_SHOWN]:
-        table.add_row(*row)
+    table = workers_table("slot" if snapshot.slots else "process", rows[:WORKERS_SHOWN])
     if len(rows) <= WORKERS_SHOWN:
         return table
     return Group(table, Text(f"and {len(rows) - WORKERS_SHOWN} more; all: {states(snapshot.slots, beside)}", "dim"))
+
+
+def workers_table(noun: str, rows: Sequence[WorkerRow]) -> Table:
+    """Where the screen is narrow only the last column gives way."""
+    table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+    for name in (noun, "state", "for", "busy"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("in hand", justify="right", no_wrap=True)
+    table.add_column("says")
+    for name, state, age, share, held, said in rows:
+        table.add_row(name, state, age, bar(share), held, said)
+    return table
 
 
 def states(slots: Mapping[str, Slot], beside: Mapping[str, Process]) -> str:
@@ -154,25 +164,29 @@ def states(slots: Mapping[str, Slot], beside: Mapping[str, Process]) -> str:
     return ", ".join(f"{number} {name}" for name, number in (*of_slots.items(), *of_roles.items()))
 
 
-def slot_row(name: str, slot: Slot, process: Process | None) -> list[RenderableType]:
+def slot_row(name: str, slot: Slot, process: Process | None) -> WorkerRow:
     state = Text(slot.state, style=STYLES.get(State(slot.state), ""))
     state.append(f" {slot.pool}" if slot.pool else "")
     state.append(f" → {slot.wanted or 'none'}" if slot.wanted != slot.pool else "")
     state.append(" (pinned)" if slot.pinned else "")
     is_well = slot.state in (State.SERVING, State.MOVING) and process is not None and process.lives
     said = process.stage if is_well and process is not None else slot.why
-    share = bar(process.busy if is_well and process is not None else None)
-    return [Text(name), state, Text(duration(slot.for_s)), share, Text(str(slot.held)), Text(said, style="dim")]
+    share = process.busy if is_well and process is not None else None
+    return Text(name), state, Text(duration(slot.for_s)), share, Text(str(slot.held)), cut(said)
 
 
-def process_row(name: str, process: Process) -> list[RenderableType]:
+def process_row(name: str, process: Process) -> WorkerRow:
     if process.lives:
         loading = process.role in ROLES_THAT_LOAD and not process.ready
         state, age = Text("loading", style="cyan") if loading else Text("working", style="green"), ""
     else:
         state, age = Text("silent", style="bold red"), duration(process.age_s)
-    said = Text(process.stage, style="dim")
-    return [Text(name), state, Text(age), bar(process.busy), Text(str(process.held)), said]
+    return Text(name), state, Text(age), process.busy, Text(str(process.held)), cut(process.stage)
+
+
+def cut(words: str) -> Text:
+    """The end of a row, which gives way where the screen is narrow."""
+    return Text(words, style="dim", no_wrap=True, overflow="ellipsis")
 
 
 def bar(share: float | None) -> RenderableType:
@@ -200,17 +214,26 @@ def trouble(snapshot: Snapshot) -> list[RenderableType]:
         return [Text(words, style="bold")]
     if not found:
         return [Text("ended: " + snapshot.finished, style="bold")] if snapshot.finished else [Text("nothing is stuck")]
-    lines = [line for finding in found[:FINDINGS_SHOWN] for line in finding_lines(finding)]
-    if len(found) > FINDINGS_SHOWN:
-        lines.append(Text(f"and {len(found) - FINDINGS_SHOWN} more: `tidemill status --json`", style="dim"))
-    return list(lines)
+    kinds = {name: [one for one in found if one.name == name] for name in dict.fromkeys(one.name for one in found)}
+    first, *others = kinds.values()
+    lines = [*in_full(first[0], len(first) - 1), *(in_short(alike[0], len(alike) - 1) for alike in others)]
+    return list(lines[:LINES_OF_TROUBLE])
 
 
-def finding_lines(finding: Finding) -> list[Text]:
+def headline(finding: Finding, alike: int) -> Text:
     mark = ("STUCK ", "bold red") if finding.holds else ("look  ", "bold yellow")
     since = "" if finding.since_s is None else f" for {duration(finding.since_s)}"
-    return [
-        Text.assemble(mark, finding.what, (since, "bold")),
-        Text(f"      why: {finding.why}"),
-        Text(f"      mend: {finding.mend}", style="dim"),
-    ]
+    more = f" (and {alike} more like it)" if alike else ""
+    return Text.assemble(mark, finding.what, (since, "bold"), more)
+
+
+def in_full(finding: Finding, alike: int) -> list[Text]:
+    why = Text(f"      why: {finding.why}")
+    why.truncate(LONGEST_WHY, overflow="ellipsis")
+    return [headline(finding, alike), why, Text(f"      mend: {finding.mend}", style="dim")]
+
+
+def in_short(finding: Finding, alike: int) -> Text:
+    line = headline(finding, alike).append(f": {finding.why}", "dim")
+    line.no_wrap, line.overflow = True, "ellipsis"
+    return line

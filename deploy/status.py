@@ -92,7 +92,7 @@ def kept_snapshot(folder: Path) -> Snapshot | None:
 
 def as_json(folder: Path, snapshot: Snapshot | None) -> dict[str, Any]:
     """For programs; `docs/operations.md` tells the fields."""
-    facts: dict[str, Any] = {}
+    facts: dict[str, Any] = {"stuck": []}
     if snapshot is not None:
         facts = {
             **asdict(snapshot),

@@ -68,3 +68,9 @@ class TooSlowToMake:
 
     def __call__(self, *, prompt: str, completion: str, answer: str, meta: object) -> float:
         return 0.0
+
+
+def sleeps(*, prompt: str, completion: str, answer: str, meta: object) -> float:
+    """Whatever the completion is."""
+    time.sleep(1000)
+    return 0.0

@@ -1,0 +1,122 @@
+"""`tidemill status` on real runs in trouble: it names entry, role and reason, and is silent once all is well.
+
+Processes are killed and frozen, and the server is filled, under a run that trains.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from broker import embedded_server
+from broker.streams import Keys
+from deploy.run_check import load_run, saved_run
+from deploy.run_folder import new_run_folder
+from deploy.status import as_json, current_snapshot
+from tests.integration.test_launcher import QUICK, SLOWER, Launched, lay_model, left_over, until
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Callable[..., Path]:
+    def make(*overrides: str) -> Path:
+        folder = new_run_folder(load_run("addition", [*QUICK, *overrides]), tmp_path / "runs", datetime.now(UTC))
+        lay_model(folder / "model")
+        return folder.resolve()
+
+    return make
+
+
+def tidemill(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "TIDEMILL_RUNS": str(folder.parent), "COLUMNS": "110"}
+    command = [sys.executable, "-m", "deploy.cli", *arguments, folder.name]
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+
+
+def status(folder: Path) -> dict[str, Any]:
+    """What `tidemill status --json` prints."""
+    return as_json(folder, current_snapshot(folder, saved_run(folder)))
+
+
+def stuck(folder: Path, name: str, within_s: float = 30) -> dict[str, Any]:
+    """The finding of that name, once it is found."""
+    return until(lambda: next((one for one in status(folder)["stuck"] if one["name"] == name), None), within_s)
+
+
+def is_well(folder: Path) -> bool:
+    return not any(finding["holds"] for finding in status(folder)["stuck"])
+
+
+def trained_since(launched: Launched, version: int) -> bool:
+    return launched.snapshot()["version"] > version
+
+
+def test_a_scorer_that_hangs_is_named_with_the_entry_it_holds(made: Callable[..., Path]) -> None:
+    folder = made('reward.parts=[{name = "tests.integration.unruly_rules:sleeps"}]', "reward.timeout_s=300")
+    launched = Launched(folder)
+    try:
+        found = stuck(folder, "entry-stuck")
+        scorer, rollouts = status(folder)["processes"]["reward-0"], status(folder)["streams"]["rollouts"]
+        held = rollouts["idlest"]
+        assert found["what"].startswith(f"reward-0 (pid {scorer['pid']}) brings group {held['group']} no further")
+        assert f"entry {held['entry_id']} of `rollouts`" in found["what"]
+        assert "says 'scoring' and has finished nothing" in found["why"]
+        assert f"kill -USR1 {scorer['pid']}" in found["mend"]
+        assert found["since_s"] > 4, "its lease is 2 s"
+        assert json.loads(tidemill(folder, "status", "--json").stdout)["stuck"][0]["name"] == "entry-stuck"
+        shown = tidemill(folder, "status").stdout
+        assert "STUCK" in shown and f"brings group {held['group']}" in shown
+    finally:
+        launched.interrupt()
+        launched.end(within_s=60)
+    assert left_over(folder) == []
+
+
+def test_producers_that_are_gone_and_a_full_server_are_named_until_they_are_mended(made: Callable[..., Path]) -> None:
+    folder = made(*SLOWER)
+    launched = Launched(folder)
+    launched.reach(2)
+    try:
+        names_gone_producers(folder, launched)
+        names_a_full_server(folder, launched)
+    finally:
+        launched.process.send_signal(signal.SIGCONT)
+        launched.interrupt()
+        launched.end(within_s=60)
+    assert left_over(folder) == []
+
+
+def names_gone_producers(folder: Path, launched: Launched) -> None:
+    producer = launched.pid_of("rollout-0")
+    launched.process.send_signal(signal.SIGSTOP)  # nobody starts it again
+    os.kill(producer, signal.SIGKILL)
+    found = stuck(folder, "no-reader")
+    assert "wait in `prompts`" in found["what"] and "nobody takes them" in found["what"]
+    assert f"rollout-0 (pid {producer}) has not reported for" in found["why"]
+    assert [one["name"] for one in status(folder)["stuck"]].count("process-silent") == 0, "it is named once"
+    before = launched.snapshot()["version"]
+    launched.process.send_signal(signal.SIGCONT)
+    until(lambda: trained_since(launched, before) and is_well(folder))
+
+
+def names_a_full_server(folder: Path, launched: Launched) -> None:
+    with redis.Redis.from_url(embedded_server.address(folder / "redis")) as server:
+        limit = server.config_get("maxmemory")["maxmemory"]  # type: ignore[index]
+        server.config_set("maxmemory", 1)
+        found = stuck(folder, "server-full")
+        assert found["what"].startswith("the server refuses new work for want of memory")
+        assert "raise its maxmemory" in found["mend"]
+        assert found["holds"]
+        before = launched.snapshot()["version"]
+        server.config_set("maxmemory", limit)
+        until(lambda: trained_since(launched, before) and is_well(folder))
+        assert server.xlen(Keys(folder.name).stream("dead")) == 0
