@@ -19,10 +19,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop
+from functools import cached_property
 
 from scheduler.forecast import stages
 from scheduler.idleness import Idleness
+from scheduler.leaving import Leaving
 from scheduler.legal_split import legal
 from scheduler.lifecycle import WORKING, State
 from scheduler.observation import Observation, Slot
@@ -112,10 +113,6 @@ def worth(
     return view.gain_s(split, view.of(split), wanted, view.of(wanted))
 
 
-Place = tuple[bool, float, str, Slot]
-"""(holds work, since when, name, slot): in this order slots are chosen to leave."""
-
-
 class Fleet:
     """The slots while a plan is made: each move that is chosen changes the counts the next is checked against."""
 
@@ -131,17 +128,25 @@ class Fleet:
         self.serving: Counter[str] = Counter()
         """Slots that work for the pool now: what its min is held against when one is to leave."""
         self.vacant: list[Slot] = []
-        self.rested: dict[str, list[Place]] = {pool.name: [] for pool in pools}
-        """Pool → slots that may leave it, as a heap: those without work first, then those that came first."""
-        self.idle: dict[str, list[Place]] = {pool.name: [] for pool in pools}
-        """Pool → slots that have nothing to do there, rested or not, as a heap."""
         self.gone: set[str] = set()
         """Slots that this plan moves."""
-        self.idleness = Idleness(observation, stages(observation, pools))
         for slot in observation.slots:
             self.count(slot)
-        for heap in (*self.rested.values(), *self.idle.values()):
-            heapify(heap)
+
+    @cached_property
+    def idleness(self) -> Idleness:
+        return Idleness(self.observation, stages(self.observation, [*self.pools.values()]))
+
+    @cached_property
+    def rested(self) -> Leaving:
+        """Slots that have stayed long enough; made when first needed, since most plans are to stay."""
+        now, dwell_s = self.observation.now, self.rules.dwell_s
+        return Leaving(self.observation.slots, self.pools, lambda slot: now - slot.since >= dwell_s)
+
+    @cached_property
+    def idle(self) -> Leaving:
+        """Slots that have nothing to do, rested or not."""
+        return Leaving(self.observation.slots, self.pools, self.idleness.idles)
 
     def count(self, slot: Slot) -> None:
         if slot.state is State.VACANT:
@@ -150,21 +155,15 @@ class Fleet:
             return
         if slot.state not in WORKING:
             return
+        belongs = slot.belongs
         self.present[slot.pool] += 1
         if slot.state is State.DRAINING:
             self.present[slot.bound_for] += 1
         if slot.state is not State.SERVING:
-            self.arriving[slot.belongs] += 1
-        self.belong[slot.belongs] += 1
+            self.arriving[belongs] += 1
+        self.belong[belongs] += 1
         if slot.state is State.SERVING:
             self.serving[slot.pool] += 1
-            if slot.pinned or slot.pool not in self.pools:
-                return
-            place = (slot.holds, slot.since, slot.id, slot)
-            if self.idleness.idles(slot):
-                self.idle[slot.pool].append(place)
-            if self.observation.now - slot.since >= self.rules.dwell_s:
-                self.rested[slot.pool].append(place)
 
     def lacking(self, wanted: Mapping[str, int]) -> dict[str, int]:
         """Pool → slots it lacks, those that may have more first come first."""
@@ -217,7 +216,7 @@ class Fleet:
         if not self.idleness.fills(target, self.present[target] + 1):
             return None
         for source in self.surplus(wanted):
-            slot = self.first_of(self.idle[source]) if self.serving[source] > self.pools[source].min else None
+            slot = self.idle.first(source, self.gone) if self.serving[source] > self.pools[source].min else None
             if slot is not None:
                 return self.moved(slot, source, target, idle=True)
         return None
@@ -225,17 +224,9 @@ class Fleet:
     def paid_move(self, target: str, wanted: Mapping[str, int]) -> Move | None:
         """The best slot for `target` out of the pools that have more than wanted; None when none may leave."""
         for source in self.surplus(wanted):
-            slot = self.first_of(self.rested[source]) if self.gives(source) else None
+            slot = self.rested.first(source, self.gone) if self.gives(source) else None
             if slot is not None:
                 return self.moved(slot, source, target)
-        return None
-
-    def first_of(self, heap: list[Place]) -> Slot | None:
-        """Taken off, unless it was moved before."""
-        while heap:
-            slot = heappop(heap)[-1]
-            if slot.id not in self.gone:
-                return slot
         return None
 
     def gives(self, name: str) -> bool:

@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from typing import NamedTuple
 
-
-class Due(NamedTuple):
-    """One event to come."""
-
-    when: float
-    number: int
-    kind: str
-    name: str
-    """The slot it happens to; empty for none."""
-    stamp: int
-    """What it refers to; one whose stamp has passed is not meant any more."""
+Due = tuple[float, int, str, str, int]
+"""(when, number, kind, the slot it happens to or empty, what it refers to: one whose stamp has passed is not meant any
+more)"""
 
 
 class Agenda:
@@ -25,7 +16,7 @@ class Agenda:
 
     def add(self, when: float, kind: str, name: str = "", stamp: int = 0) -> None:
         self.number += 1
-        heappush(self.events, Due(when, self.number, kind, name, stamp))
+        heappush(self.events, (when, self.number, kind, name, stamp))
 
     def next(self) -> Due:
         """The earliest, taken off."""

@@ -99,10 +99,9 @@ class Oracle(Scheduled):
         """The mean of all open groups: exactly the work that comes next."""
         known = self.rates.service()
         found: dict[str, Service] = {}
-        for place, (pool, shape) in enumerate(world.load.shapes.items()):
-            work = [one[place] for one in world.first_work.values()]
+        for (pool, shape), item_s in zip(world.load.shapes.items(), world.cargo.mean_work(world.last), strict=True):
             begun = known[pool].begun_s if pool in known else 0.0
-            found[pool] = replace(shape, item_s=sum(work) / max(1, len(work)), begun_s=begun, move_s=0.0)
+            found[pool] = replace(shape, item_s=item_s, begun_s=begun, move_s=0.0)
         return found
 
 

@@ -28,10 +28,10 @@ class SharedSlot:
         "jobs",
         "moves_idle",
         "moving_since",
+        "places",
         "pool",
         "progress",
         "rate",
-        "shape",
         "since",
         "speeds",
         "spent_s",
@@ -53,17 +53,15 @@ class SharedSlot:
         self.items = self.epoch = self.stamp = 0
         self.jobs: list[tuple[float, int, float]] = []
         self.progress = self.rate = 0.0
-        self.shape = Service(item_s=0.0)
+        self.places = 1
+        """Groups it takes at once."""
         self.speeds = [0.0, 1.0]
+        """By groups in hand."""
 
     def enter(self, pool: str, shape: Service) -> None:
         """Work for this pool from now on, empty-handed."""
-        self.pool, self.shape = pool, shape
-        self.speeds = [shape.speed(count) for count in range(int(shape.places) + 1)]
-
-    @property
-    def room(self) -> int:
-        return len(self.speeds) - 1 - len(self.jobs)
+        self.pool, self.places = pool, int(shape.places)
+        self.speeds = [shape.speed(count) for count in range(self.places + 1)]
 
     def advance(self, now: float) -> None:
         """Bring progress and counters up to now."""
@@ -80,15 +78,16 @@ class SharedSlot:
         heappush(self.jobs, (self.progress + work_s, group, self.progress))
         return self.next_done()
 
-    def finish(self, now: float) -> tuple[int, float | None]:
-        """(the group that is done, when the next one is)"""
+    def finish(self, now: float) -> int:
+        """The group that is done."""
         self.advance(now)
         done, group, begun = heappop(self.jobs)
         self.items += 1
         self.spent_s += done - begun
-        return group, self.next_done() if self.jobs else None
+        return group
 
     def next_done(self) -> float:
+        """When the first of those in hand will be done, if none comes; at least one."""
         held = len(self.jobs)
         self.rate = self.speeds[held] / held
         self.stamp += 1

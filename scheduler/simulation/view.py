@@ -21,21 +21,24 @@ STREAM = {"rollout": PROMPTS, "judge": ROLLOUTS, "train": SCORED}
 
 def reported(world: World) -> tuple[Slot, ...]:
     """All slots, with counters up to now."""
+    training = world.gang.members if world.gang.batch else {}
     return tuple(
-        Slot(
-            id=slot.id,
-            pool=slot.pool,
-            state=slot.state,
-            since=slot.since,
-            bound_for=slot.bound_for,
-            drain_by=slot.drain_by,
-            busy_s=slot.busy_s,
-            spent_s=slot.spent_s,
-            items=slot.items,
-            holds=not world.is_empty(slot),
-            epoch=slot.epoch,
-        )
-        for slot in world.slots.values()
+        [
+            Slot(
+                id=slot.id,
+                pool=slot.pool,
+                state=slot.state,
+                since=slot.since,
+                bound_for=slot.bound_for,
+                drain_by=slot.drain_by,
+                busy_s=slot.busy_s,
+                spent_s=slot.spent_s,
+                items=slot.items,
+                holds=bool(slot.jobs) or slot.id in training,
+                epoch=slot.epoch,
+            )
+            for slot in world.slots.values()
+        ]
     )
 
 

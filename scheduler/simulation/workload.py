@@ -7,7 +7,7 @@ L is a group's mean response length in thousands of tokens.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -81,6 +81,12 @@ class Workload:
         return replace(self, versions=versions)
 
 
+Group = tuple[float, float, float, bool]
+"""(rollout, judge and train seconds at full speed, has a signal)"""
+DRAWN = 4096
+"""Groups at a time."""
+
+
 class Cargo:
     """The groups of one run on one fleet, by number. What a group asks for depends on its number alone, as if so many
     had been used up by the versions before: every system compared gets the same groups.
@@ -89,8 +95,9 @@ class Cargo:
     def __init__(self, workload: Workload, seed: int, slots: int) -> None:
         self.workload, self.seed, self.slots = workload, seed, slots
         self.generator = np.random.default_rng(seed)
-        self.relative: list[float] = []
-        self.luck: list[float] = []
+        self.drawn: list[Group] = []
+        self.work = np.empty((0, 3))
+        """(groups drawn, pools): what each asks for."""
         self.means = [self.means_at(version) for version in range(workload.versions)]
         self.ends = np.cumsum([workload.groups(slots) / means[0] for means in self.means]).tolist()
         """By version: groups used up at its end, as expected."""
@@ -101,18 +108,31 @@ class Cargo:
         costs = [load.costs[pool] for pool in ("rollout", "judge", "train")] if load.costs else [load.length]
         return tuple(load.at(curve, version) for curve in (load.surviving, *costs))
 
-    def draw(self) -> None:
-        sigma = self.workload.spread
-        self.relative += np.exp(self.generator.normal(-sigma * sigma / 2, sigma, 4096)).tolist()
-        self.luck += self.generator.random(4096).tolist()
-
-    def group(self, number: int) -> tuple[float, float, float, bool]:
-        """(rollout, judge and train seconds at full speed, has a signal)"""
-        while number >= len(self.luck):
+    def group(self, number: int) -> Group:
+        while number >= len(self.drawn):
             self.draw()
-        load, factor = self.workload, self.relative[number]
+        return self.drawn[number]
+
+    def mean_work(self, numbers: Collection[int]) -> list[float]:
+        """What these groups ask for on average, by pool."""
+        if not numbers:
+            return [0.0, 0.0, 0.0]
+        work = self.work[np.fromiter(numbers, dtype=np.intp, count=len(numbers))]
+        return (work.cumsum(axis=0)[-1] / len(numbers)).tolist()
+
+    def draw(self) -> None:
+        """Some more groups."""
+        sigma, first = self.workload.spread, len(self.drawn)
+        relative = np.exp(self.generator.normal(-sigma * sigma / 2, sigma, DRAWN)).tolist()
+        luck = self.generator.random(DRAWN).tolist()
+        self.drawn += [self.made(first + at, *chance) for at, chance in enumerate(zip(relative, luck, strict=True))]
+        self.work = np.concatenate([self.work, [group[:3] for group in self.drawn[first:]]])
+
+    def made(self, number: int, factor: float, luck: float) -> Group:
+        """`factor` is its length over the mean."""
+        load = self.workload
         surviving, *means = self.means[min(bisect_right(self.ends, number), load.versions - 1)]
-        survives = self.luck[number] < surviving
+        survives = luck < surviving
         if load.costs:
             return means[0] * factor, means[1], means[2] * factor, survives
         length = min(load.longest, means[0] * factor)

@@ -28,10 +28,12 @@ from scheduler.simulation.outcome import Outcome
 from scheduler.simulation.shared_pool import SharedPool
 from scheduler.simulation.shared_slot import SharedSlot
 from scheduler.simulation.view import STREAM, moment, outcome_of
-from scheduler.simulation.workload import Cargo
+from scheduler.simulation.workload import Cargo, Group
 
 TRAIN = "train"
 SHARED = ("rollout", "judge")
+PLACE = {pool: place for place, pool in enumerate(SHARED)}
+"""Of a pool's seconds in a group."""
 STUCK_S = 24 * 3600.0
 """A version that takes so long never ends."""
 
@@ -64,9 +66,8 @@ class World:
         self.last: dict[int, int] = {}
         """Open group → its last version."""
         self.sampled_by: dict[int, int] = {}
-        self.work: dict[int, tuple[float, float, float, bool]] = {}
-        self.first_work: dict[int, tuple[float, float, float, bool]] = {}
-        """As admitted, while open."""
+        self.work: dict[int, Group] = {}
+        """Open group → what it still asks for."""
         self.retired = 0
         self.pools = {name: SharedPool(name) for name in SHARED}
         self.backlog: Counter[str] = Counter({PROMPTS: 0, ROLLOUTS: 0, SCORED: 0})
@@ -94,17 +95,15 @@ class World:
         self.plan_failures()
         self.admit()
         while self.version < self.load.versions:
-            due = self.agenda.next()
-            self.now = due.when
+            self.now, _, kind, name, stamp = self.agenda.next()
             assert self.now - self.advanced_at < STUCK_S, f"version {self.version} lasts since {self.advanced_at:.0f} s"
-            happens[due.kind](due.name, due.stamp)
+            happens[kind](name, stamp)
         for slot in self.slots.values():
             self.settle_work(slot)
         return outcome_of(self)
 
     def on_tick(self, _name: str, _stamp: int) -> None:
-        for slot in self.slots.values():
-            self.count_work(slot)
+        self.count_all_work()
         for move in self.controller.decide(self):
             self.moves.order(move)
         if self.course is not None:
@@ -117,8 +116,9 @@ class World:
     def admit(self) -> None:
         while len(self.last) < self.cap:
             number, self.admitted = self.admitted, self.admitted + 1
-            self.work[number] = self.first_work[number] = self.cargo.group(number)
-            self.last[number] = self.version + self.load.staleness
+            self.work[number] = self.cargo.group(number)
+            self.last[number] = last = self.version + self.load.staleness
+            self.gang.opened(last)
             self.put("rollout", number)
 
     def put(self, pool: str, group: int) -> None:
@@ -128,22 +128,21 @@ class World:
 
     def serve(self, pool: str) -> None:
         """Give waiting groups to the slots with most room."""
-        while pair := self.pools[pool].next_pair():
+        shared, place = self.pools[pool], PLACE[pool]
+        while pair := shared.next_pair():
             group, slot = pair
             if pool == "rollout":
                 self.sampled_by[group] = self.version
-            done = slot.take(group, self.work[group][SHARED.index(pool)], self.now)
+            done = slot.take(group, self.work[group][place], self.now)
             self.agenda.add(done, "done", slot.id, slot.stamp)
-            self.pools[pool].offer(slot)
+            shared.offer(slot)
 
     def on_done(self, name: str, stamp: int) -> None:
         slot = self.slots[name]
         if slot.stamp != stamp:
             return
         pool = slot.pool
-        group, following = slot.finish(self.now)
-        if following is not None:
-            self.agenda.add(following, "done", name, slot.stamp)
+        group = slot.finish(self.now)
         self.backlog[STREAM[pool]] -= 1
         self.pools[pool].offer(slot)
         if pool == "rollout":
@@ -154,17 +153,18 @@ class World:
             self.maybe_train()
         else:
             self.retired += 1
-            self.gang.changed(self.last[group])
             self.close(group)
             self.admit()
             self.maybe_train()
         self.serve(pool)
-        if slot.state is State.DRAINING and not slot.jobs:
+        if slot.jobs and slot.stamp == stamp:
+            self.agenda.add(slot.next_done(), "done", name, slot.stamp)
+        elif slot.state is State.DRAINING and not slot.jobs:
             self.moves.left(slot, Event.LEFT)
 
     def release(self, slot: SharedSlot) -> float:
         """What it holds goes back to its stream, to be done again; slot-seconds of work thrown away."""
-        pool, place, thrown_s = slot.pool, SHARED.index(slot.pool), 0.0
+        pool, place, thrown_s = slot.pool, PLACE[slot.pool], 0.0
         for group, left in reversed(slot.give_back(self.now)):
             self.pools[pool].waiting.appendleft(group)
             thrown_s += self.work[group][place] - left
@@ -173,12 +173,13 @@ class World:
         return thrown_s
 
     def close(self, group: int) -> None:
-        del self.last[group], self.work[group], self.first_work[group], self.sampled_by[group]
+        self.gang.closed(self.last[group])
+        del self.last[group], self.work[group], self.sampled_by[group]
 
     # ------------------------------------------------------------------------------------------------ training
 
     def maybe_train(self) -> None:
-        if self.gang.takes_batch(self.last, self.version):
+        if self.gang.takes_batch(self.version):
             work = sum(self.work[group][2] for group in self.gang.batch)
             self.agenda.add(self.gang.begin(work, self.now), "step", "", self.gang.stamp)
 
@@ -224,17 +225,24 @@ class World:
 
     # ------------------------------------------------------------------------------------------------ slots
 
+    def count_all_work(self) -> None:
+        for slot in self.slots.values():
+            if slot.jobs:
+                slot.advance(self.now)
+        if self.gang.batch:
+            for name in self.gang.members:
+                self.count_work(self.slots[name])
+
     def count_work(self, slot: SharedSlot) -> None:
         """Bring a slot's counters up to now."""
-        if slot.pool == TRAIN and slot.state in (State.SERVING, State.DRAINING):
-            if self.trains(slot):
-                slot.busy_s += self.now - max(slot.at, self.gang.began)
+        if self.trains(slot):
+            slot.busy_s += self.now - max(slot.at, self.gang.began)
             slot.at = self.now
         else:
             slot.advance(self.now)
 
     def is_empty(self, slot: SharedSlot) -> bool:
-        return not slot.jobs if slot.pool in SHARED else not self.trains(slot)
+        return not slot.jobs and not self.trains(slot)
 
     def trains(self, slot: SharedSlot) -> bool:
         return bool(self.gang.batch) and slot.id in self.gang.members

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 
+from broker.admission import first_at_risk
 from broker.errors import Misconfigured
 from scheduler.lifecycle import State
 from scheduler.observation import Service
@@ -14,6 +16,7 @@ from scheduler.placements.pressure import Pressure
 from scheduler.simulation.colocation import colocated, slot_s
 from scheduler.simulation.comparison import COLOCATED, ORACLE, STATIC, compare
 from scheduler.simulation.controllers import Scheduled, static
+from scheduler.simulation.gang import last_at_risk
 from scheduler.simulation.shared_slot import SharedSlot
 from scheduler.simulation.static_search import best_static, every, ranked
 from scheduler.simulation.workload import Cargo, Workload
@@ -34,9 +37,8 @@ def test_groups_in_hand_share_the_slots_speed() -> None:
     assert alone == pytest.approx(10 / SHAPE.speed(1))
     together = slot.take(2, 1.0, now=0.0)
     assert together == pytest.approx(2 / SHAPE.speed(2)), "both have advanced by one second of work"
-    group, last = slot.finish(together)
-    assert group == 2
-    assert last == pytest.approx(together + 9 / SHAPE.speed(1))
+    assert slot.finish(together) == 2
+    assert slot.next_done() == pytest.approx(together + 9 / SHAPE.speed(1))
     assert slot.spent_s == pytest.approx(1.0)
 
 
@@ -232,3 +234,13 @@ def test_synchronous_colocation_waits_for_the_longest_of_each_batch() -> None:
 def test_an_unknown_workload_is_answered_with_those_there_are() -> None:
     with pytest.raises(Misconfigured, match=r'did you mean "drift"\? workloads: constant, drift'):
         workload_named("drfit")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_counting_open_groups_by_last_version_finds_what_the_runs_own_rule_finds(seed: int) -> None:
+    chance = Random(seed)
+    groups, version = chance.randint(1, 6), chance.randint(0, 5)
+    lasts = sorted(version + chance.randint(0, 4) for _ in range(chance.randint(0, 30)))
+    rank = first_at_risk(lasts, version, groups)
+    counted = {last: lasts.count(last) for last in range(version, version + 5)}
+    assert last_at_risk(counted, version, groups) == (None if rank is None else lasts[rank])
