@@ -50,6 +50,7 @@ class Records:
     """What one run's server holds, as text."""
 
     def __init__(self, url: str, run: str) -> None:
+        self.url = url
         self.client = looking_client(url, decode_responses=True)
         self.keys = Keys(run)
 
@@ -72,9 +73,12 @@ class Records:
     def hash(self, key: str) -> dict[str, str]:
         return cast("dict[str, str]", self.client.hgetall(key))
 
-    def newest(self, stream: str) -> list[tuple[str, dict[str, str]]]:
-        """The newest entries of a stream, oldest first."""
-        found = self.client.xrevrange(self.keys.stream(stream), count=NEWEST)
+    def newest(self, stream: str, count: int = NEWEST) -> list[tuple[str, dict[str, str]]]:
+        """The newest entries of a stream, oldest first. Raises Unavailable."""
+        try:
+            found = self.client.xrevrange(self.keys.stream(stream), count=count)
+        except redis.RedisError as error:
+            raise no_answer(self.url, error) from None
         return cast("list[tuple[str, dict[str, str]]]", found)[::-1]
 
 
@@ -88,12 +92,12 @@ def ledger(server: Records) -> list[Row]:
     return rows
 
 
-def dead(server: Records) -> list[Row]:
-    """One row per buried group, with the reason."""
+def dead(server: Records, count: int = NEWEST) -> list[Row]:
+    """One row per buried group, with the reason; the newest `count`."""
     first = ("group", "reason", "stage", "attempt")
     return [
         {"entry": entry, **{name: line.get(name, "") for name in first}, **line}
-        for entry, line in server.newest("dead")
+        for entry, line in server.newest("dead", count)
     ]
 
 

@@ -183,9 +183,8 @@ class Watch:
 def dead_letters(url: str, run: str) -> list[Record]:
     """The newest first. Raises Unavailable."""
     names = ("group", "reason", "stage", "attempt", "kind")
-    return [{name: row.get(name, "") for name in names} for row in reversed(dead(Records.reached(url, run)))][
-        :DEAD_SHOWN
-    ]
+    rows = dead(Records.reached(url, run), DEAD_SHOWN)
+    return [{name: row.get(name, "") for name in names} for row in reversed(rows)]
 
 
 def encoded(event: str, message: Message) -> str:
