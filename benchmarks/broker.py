@@ -27,8 +27,9 @@ from benchmarks.message_sizes import Parts, parts_of
 from benchmarks.result import Result, circumstances, gathered
 from broker import embedded_server
 from broker.admission import cap
-from broker.consume import Consuming, Handler, Rules
+from broker.consume import Consuming, Rules
 from broker.contract import Announcement, LedgerLine
+from broker.handling import Handler
 from broker.messages import Delivery, Group
 from broker.outcomes import Forward, Outcome
 from broker.redis_broker import RedisBroker

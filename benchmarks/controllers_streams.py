@@ -13,7 +13,8 @@ from typing import cast
 from benchmarks.broker import Offered, announcement, commit
 from benchmarks.controllers_load import Load, Moments, Ready, Role, Work
 from benchmarks.message_sizes import parts_of
-from broker.consume import Consuming, Handler, Rules
+from broker.consume import Consuming, Rules
+from broker.handling import Handler
 from broker.messages import Delivery, Group
 from broker.outcomes import Forward, Outcome
 from broker.redis_broker import RedisBroker

@@ -10,28 +10,25 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
+from structlog.contextvars import bound_contextvars
 
 from broker.archive import Archive
 from broker.cancellation import end, together
 from broker.contract import WorkBroker
 from broker.entering import entered
 from broker.entries import blamed
-from broker.errors import Backpressure, Broken, Misconfigured, Poison, Reset, Unavailable
+from broker.errors import Backpressure, Broken, Misconfigured, Reset, Unavailable
+from broker.handling import Handler, answer
+from broker.measures import ADOPTED, HANDLING, LEASES_LOST, SETTLED, SETTLING
 from broker.messages import Delivery, Group
-from broker.outcomes import Bury, Outcome, Release, Retire
+from broker.outcomes import Bury, Outcome, Release, Retire, fate_of
 from broker.settings import BrokerSection
 from broker.telemetry import Meter
 
 log = structlog.get_logger()
-
-
-class Handler(Protocol):
-    """Maps one delivery to one outcome; called concurrently, up to the loop's capacity."""
-
-    async def __call__(self, delivery: Delivery, group: Group) -> Outcome: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,11 +154,14 @@ class Consuming:
             await self.a_place()
 
     async def work(self, delivery: Delivery, group: Group) -> None:
-        with self.meter.working() as share:
+        self.meter.taken_up(delivery, time.time())
+        began = time.monotonic()
+        with self.meter.working() as share, bound_contextvars(group=group.id):
             try:
                 outcome = await answer(self.handle, delivery, group, self.rules.max_attempts)
             except (Broken, Misconfigured) as error:
                 outcome = error
+        self.meter.metrics.observe(HANDLING, time.monotonic() - began)
         if self.archive and isinstance(outcome, Retire):
             self.archive.append(outcome.group or group, delivery, fate="retired", reason=outcome.reason)
         elif self.archive and isinstance(outcome, Bury):
@@ -191,20 +191,21 @@ class Consuming:
 
     async def settle(self, batch: Sequence[tuple[Delivery, Outcome]]) -> None:
         while True:
+            began = time.monotonic()
             try:
                 verdicts = await self.broker.settle(self.reader, batch)
             except Backpressure as full:
                 log.warning("waiting", reason=str(full), groups=len(batch))
                 await asyncio.sleep(0.5)
                 continue
+            self.meter.metrics.observe(SETTLING, time.monotonic() - began)
             for (delivery, outcome), verdict in zip(batch, verdicts, strict=True):
-                if verdict != "done":
-                    log.info(
-                        "another reader was first",
-                        group=delivery.entry.group,
-                        verdict=verdict,
-                        outcome=type(outcome).__name__,
-                    )
+                if verdict == "done":
+                    self.meter.metrics.count(SETTLED, outcome=fate_of(outcome))
+                else:
+                    self.meter.metrics.count(LEASES_LOST)
+                    told = {"verdict": verdict, "outcome": type(outcome).__name__}
+                    log.info("another reader was first", group=delivery.entry.group, **told)
                     if self.archive and isinstance(outcome, Retire | Bury):
                         self.archive.withdraw(delivery.entry.group)
             return
@@ -235,6 +236,7 @@ class Consuming:
             log.warning(
                 "adopted from a dead reader", groups=[delivery.entry.group for delivery in lost][:8], count=len(lost)
             )
+            self.meter.metrics.count(ADOPTED, len(lost))
             await self.keep_doomed(lost)
             await self.broker.blame(self.reader, lost, max_attempts=self.rules.max_attempts)
 
@@ -255,31 +257,6 @@ class Consuming:
         if self.held:
             await self.settle([(self.deliveries[entry_id], Release(reason="drained")) for entry_id in self.held])
         self.held.clear()
-
-
-async def answer(handle: Handler, delivery: Delivery, group: Group, max_attempts: int) -> Outcome:
-    """The handler's outcome, or the one its error stands for. Broken and Misconfigured pass: they stop the process."""
-    try:
-        return await handle(delivery, group)
-    except (Broken, Misconfigured):
-        raise
-    except Exception as error:  # noqa: BLE001  whatever a handler raises is about its group
-        return outcome_of(error, delivery, max_attempts)
-
-
-def outcome_of(error: Exception, delivery: Delivery, max_attempts: int) -> Outcome:
-    """Errors become outcomes here and nowhere else."""
-    said = f"{type(error).__name__}: {error}"
-    if isinstance(error, Poison):
-        log.error("buried", group=delivery.entry.group, reason=said)
-        return Bury(reason=said)
-    if delivery.entry.attempt + 1 >= max_attempts:
-        log.error("buried", group=delivery.entry.group, reason=said, attempts=delivery.entry.attempt + 1)
-        return Bury(reason=f"{said} (attempt {delivery.entry.attempt + 1} of {max_attempts})")
-    log.warning(
-        "trying again", group=delivery.entry.group, reason=said, attempt=delivery.entry.attempt + 1, of=max_attempts
-    )
-    return Release(reason=said, failed=True)
 
 
 async def consume(

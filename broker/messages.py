@@ -147,7 +147,7 @@ class Entry:
     bytes: int = 0
     """Size of the body so far."""
     trace: str = field(default="", compare=False)
-    """The way here, one step after the other, see `entries.traced`; it names processes, so equal groups differ in it."""
+    """The way here, one step after the other (`entries.traced`); it names processes, so equal groups differ in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,3 +157,9 @@ class Delivery:
     stream: str
     entry_id: str
     entry: Entry
+
+    @property
+    def added_at(self) -> float | None:
+        """When the entry was appended, by the server's clock, seconds since 1970; None where its id is no time."""
+        milliseconds = self.entry_id.partition("-")[0]
+        return int(milliseconds) / 1000 if milliseconds.isdecimal() and len(milliseconds) >= 13 else None

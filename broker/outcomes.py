@@ -1,6 +1,6 @@
 """What a handler may answer for a delivery; each is one transaction when settled.
 
-For: values. Not for: doing them (the broker) or choosing one for an error (`consume.outcome_of`).
+For: values. Not for: doing them (the broker) or choosing one for an error (`handling.outcome_of`).
 """
 
 from __future__ import annotations
@@ -57,3 +57,10 @@ Outcome = Forward | Retire | Bury | Release | Recycle
 Verdict = Literal["done", "superseded", "not_owner"]
 """`superseded`: another delivery of this group was settled first, nothing changed.
 `not_owner`: the entry is in another process's hands now (bury, release, recycle, renew), nothing changed."""
+
+
+def fate_of(outcome: Outcome) -> str:
+    """What it is called where groups are counted."""
+    if isinstance(outcome, Release):
+        return "retried" if outcome.failed else "given_back"
+    return {Forward: "forwarded", Retire: "retired", Bury: "buried", Recycle: "recycled"}[type(outcome)]

@@ -22,10 +22,13 @@ import structlog
 from broker.cancellation import end
 from broker.contract import RunBroker
 from broker.errors import Misconfigured, TidemillError
-from broker.settings import run_folder_settings
-from broker.telemetry import Meter, configure
+from broker.settings import SLOT_VARIABLE, run_folder_settings, telemetry_section
+from broker.telemetry import Meter, configure, hear_libraries
 
 log = structlog.get_logger()
+
+FAILED = 1
+"""Exit code for an error that is none of ours."""
 
 T = TypeVar("T")
 
@@ -42,11 +45,12 @@ def command(package: str, roles: Mapping[str, Role], arguments: list[str] | None
     options = parser.parse_args(arguments)
     folder, name = options.run.resolve(), options.name or options.role
     try:
-        run_folder_settings(folder)
+        settings = telemetry_section(run_folder_settings(folder))
+        slot = os.environ.get(SLOT_VARIABLE, "")
+        configure(folder, process=name, role=options.role, slot=slot, settings=settings)
     except Misconfigured as error:
         sys.stderr.write(f"Misconfigured: {error}\n")
         return error.exit_code
-    configure(folder, process=name, role=options.role, run=folder.name)
     log.info("begun")
     return run_role(lambda stop: roles[options.role](folder, name, stop))
 
@@ -74,6 +78,7 @@ async def loaded(stop: asyncio.Event, make: Callable[..., T], *arguments: Any, *
         log.info("told to leave while loading")
         leave(0)
     await end([stopping])
+    hear_libraries()
     return making.result()
 
 
@@ -91,6 +96,9 @@ def run_role(main: Callable[[asyncio.Event], Awaitable[object]]) -> int:
             traceback.print_exception(group)
             return 70
         return report(known)
+    except Exception as error:
+        log.exception("failed", reason=f"{type(error).__name__}: {error}")
+        return FAILED
     return 0
 
 

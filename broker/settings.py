@@ -1,7 +1,7 @@
 """Settings every role shares, and how a section of a run file is checked.
 
-For: `[run] [model] [broker] [weights]` and the base of all sections. Not for: a role's own section (its package's
-`settings`), nor the whole file (`deploy.settings`). Imports no heavy library.
+For: `[run] [model] [broker] [weights] [telemetry]` and the base of all sections. Not for: a role's own section (its
+package's `settings`), nor the whole file (`deploy.settings`). Imports no heavy library.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -20,6 +20,12 @@ from broker.errors import Misconfigured
 
 URL_VARIABLE = "TIDEMILL_BROKER_URL"
 """Environment variable every command reads; it wins over the run file."""
+METRICS_VARIABLE = "TIDEMILL_METRICS"
+"""Wins over `[telemetry] metrics`: a container listens where others reach it."""
+SLOT_VARIABLE = "TIDEMILL_SLOT"
+"""Tells a controller on which slot it is."""
+LEVEL_VARIABLE = "TIDEMILL_LOG_LEVEL"
+"""Wins over `[telemetry] level`."""
 
 
 class Section(BaseModel):
@@ -100,9 +106,53 @@ class WeightsSection(Section):
     """Largest allowed absolute difference, in nats; the default fits float32; bfloat16 needs about 1."""
 
 
+class TelemetrySection(Section):
+    """`[telemetry]`: what processes tell of themselves."""
+
+    metrics: str = Field(default="127.0.0.1:0", pattern=r"^(off|([^\s:]+|\[[0-9a-fA-F:]+\]):\d{1,5})$")
+    """HOST:PORT at which each process answers Prometheus, or `off`. Port 0 is any free one; of several processes that
+    are given the same port each takes the next free one. Loopback by default: whoever reaches it may read.
+    """
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """Log lines below it are not written."""
+    tensorboard: bool = True
+    """Write scalars of each step and evaluation for TensorBoard."""
+
+
 def broker_url(section: BrokerSection) -> str:
     """The address to use: environment first, then the run file."""
     return os.environ.get(URL_VARIABLE) or section.url
+
+
+def metrics_address(section: TelemetrySection) -> str:
+    """HOST:PORT or `off`: environment first, then the run file. Raises Misconfigured for any other form."""
+    named = os.environ.get(METRICS_VARIABLE)
+    if not named:
+        return section.metrics
+    try:
+        return TelemetrySection(metrics=named).metrics
+    except ValidationError:
+        raise Misconfigured(
+            f"{METRICS_VARIABLE} = {named!r} is no address; nothing was started; say HOST:PORT (as 127.0.0.1:0) or off"
+        ) from None
+
+
+def log_level(section: TelemetrySection) -> str:
+    """Lines below it are not written: environment first, then the run file. Raises Misconfigured for another word."""
+    named = os.environ.get(LEVEL_VARIABLE)
+    if not named:
+        return section.level
+    try:
+        return TelemetrySection.model_validate({"level": named.lower()}).level
+    except ValidationError:
+        raise Misconfigured(
+            f"{LEVEL_VARIABLE} = {named!r} is no level; nothing was started; say debug, info, warning or error"
+        ) from None
+
+
+def telemetry_section(raw: Mapping[str, Any]) -> TelemetrySection:
+    """That of a run's saved settings; a run from before there was one has the defaults."""
+    return load_section(TelemetrySection, "telemetry", raw.get("telemetry", {}))
 
 
 def without_password(url: str) -> str:

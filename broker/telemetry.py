@@ -3,96 +3,164 @@
 For: every process, once, at its start (`configure`), and its loop (`Meter`). Not for: facts about the run, which live
 in the broker and in the run folder; nor for logging inside pure modules, which return their reasons instead.
 
-A log line goes to `logs/PROCESS.jsonl` in the run folder as one JSON object, and to standard error: all of them in
-words on a terminal, else only warnings and worse.
+A log line goes to `logs/PROCESS.jsonl` in the run folder as one JSON object, and to standard error: in words on a
+terminal, as JSON into a pipe, for whoever collects it there; where that is a file, only warnings and worse, for they
+are what a process is asked for when it has died. `group` and `version` come from whoever bound them around the work
+(`structlog.contextvars`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import logging
+import os
+import stat
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 import structlog
 from structlog.typing import EventDict, WrappedLogger
 
+from broker.log_words import in_words
+from broker.measures import HAND_OVER
+from broker.messages import Delivery
+from broker.metrics import Metrics
+from broker.settings import TelemetrySection, log_level, telemetry_section
 from broker.shares import Share, Shares
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
-SILENT = 60
 
 
+@dataclass(slots=True)
 class TwoPlaces:
     """The structlog logger underneath: one file, one console."""
 
-    def __init__(self, records: TextIO | None, console: TextIO, console_level: int) -> None:
-        self.records = records
-        self.console = console
-        self.console_level = console_level
+    names: dict[str, str]
+    """What every line carries."""
+    console: TextIO | None
+    """None: somebody draws on it."""
+    is_terminal: bool
+    takes_all: bool
+    """The console is a terminal or a pipe."""
+    records: TextIO | None = None
 
     def msg(self, *, level: str, record: str, sentence: str) -> None:
         if self.records is not None:
             print(record, file=self.records, flush=True)
-        if LEVELS[level] >= self.console_level:
+        if self.console is not None and (self.takes_all or self.records is None or LEVELS[level] >= LEVELS["warning"]):
             print(sentence, file=self.console, flush=True)
 
     debug = info = warning = error = critical = msg
 
+    def keep(self, folder: Path) -> None:
+        """From now on lines stand in this run's folder too."""
+        self.names["run"] = folder.name
+        path = folder / "logs" / f"{self.names['process']}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if self.records is not None:
+            self.records.close()
+        self.records = path.open("a", encoding="utf-8")
+
 
 def configure(
-    folder: Path | None, *, process: str, role: str, run: str = "", slot: str = "", console: bool = True
+    folder: Path | None,
+    *,
+    process: str,
+    role: str,
+    slot: str = "",
+    console: bool = True,
+    settings: TelemetrySection | None = None,
 ) -> structlog.stdlib.BoundLogger:
-    """Set structlog up for this process and return its logger; every line carries the four names.
+    """Set structlog up for this process and return its logger; every line carries the run and the three names.
 
-    `folder` is the run folder; None writes to standard error only (everything, as JSON unless on a terminal).
-    `console=False` leaves standard error to whoever draws on it.
+    `folder` is the run folder; None until a run is joined. `console=False`: somebody else draws on standard error.
+    What libraries log goes the same way, warnings and worse. Raises Misconfigured for a level that is none.
     """
-    named = {
-        name: value for name, value in {"run": run, "role": role, "process": process, "slot": slot}.items() if value
-    }
-    on_terminal = sys.stderr.isatty()
-    records: TextIO | None = None
+    terminal = sys.stderr.isatty()
+    places = TwoPlaces(
+        names={"run": "", "role": role, "process": process, "slot": slot},
+        console=sys.stderr if console else None,
+        is_terminal=terminal,
+        takes_all=terminal or is_pipe(sys.stderr),
+    )
     if folder is not None:
-        (folder / "logs").mkdir(parents=True, exist_ok=True)
-        records = (folder / "logs" / f"{process}.jsonl").open("a", encoding="utf-8")
-    everything = on_terminal or folder is None
-    loudness = LEVELS["debug" if everything else "warning"] if console else SILENT
-    logger = TwoPlaces(records, sys.stderr, loudness)
+        places.keep(folder)
     structlog.configure(
         processors=[
+            structlog.contextvars.merge_contextvars,
             structlog.stdlib.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            bound(named),
-            in_both_forms(on_terminal),
+            with_names(places),
+            in_both_forms(places),
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(LEVELS["debug"]),
-        logger_factory=lambda *_: logger,
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[log_level(settings or TelemetrySection())]),
+        logger_factory=lambda *_: places,
         cache_logger_on_first_use=False,
     )
+    hear_libraries()
     return structlog.get_logger()
 
 
-def bound(names: dict[str, str]) -> structlog.typing.Processor:
+def join(folder: Path, raw: Mapping[str, Any]) -> None:
+    """This process, which belongs to no run, works for this one from now on: its lines say so and stand there too."""
+    cast("TwoPlaces", structlog.get_config()["logger_factory"]()).keep(folder)
+    level = LEVELS[log_level(telemetry_section(raw))]
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(level))
+
+
+def is_pipe(stream: TextIO) -> bool:
+    """Whether somebody else reads it as it comes: a collector of logs, another program."""
+    try:
+        mode = os.fstat(stream.fileno()).st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+def with_names(places: TwoPlaces) -> structlog.typing.Processor:
     """Add this process's names to every line, from whatever thread or task it comes."""
-    return lambda _logger, _method, event: {**names, **event}
+    return lambda _logger, _method, event: {**{name: said for name, said in places.names.items() if said}, **event}
 
 
-def in_both_forms(on_terminal: bool) -> structlog.typing.Processor:
+def in_both_forms(places: TwoPlaces) -> structlog.typing.Processor:
     """The last processor: a JSON record, and what the console gets."""
-    words = structlog.dev.ConsoleRenderer(colors=on_terminal)
 
-    def render(logger: WrappedLogger, method: str, event: EventDict) -> dict[str, Any]:
+    def render(_logger: WrappedLogger, _method: str, event: EventDict) -> dict[str, Any]:
         record = json.dumps(dict(event), default=str)
-        sentence = str(words(logger, method, dict(event))) if on_terminal else record
+        sentence = in_words(event, colours=True) if places.is_terminal else record
         return {"level": event["level"], "record": record, "sentence": sentence}
 
     return render
+
+
+class FromLibraries(logging.Handler):
+    """What libraries log becomes a line like ours."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level = max((number for number in LEVELS.values() if number <= record.levelno), default=LEVELS["debug"])
+        told = {"exc_info": record.exc_info} if record.exc_info else {}
+        structlog.get_logger().log(level, record.getMessage(), logger=record.name, **told)
+
+
+def hear_libraries() -> None:
+    """Warnings and worse of every library come as our lines. Call it again after loading libraries that write past it:
+    their own handlers would say the same once more, in another form.
+    """
+    root = logging.getLogger()
+    root.setLevel(logging.WARNING)
+    for logger in [root, *(one for one in root.manager.loggerDict.values() if isinstance(one, logging.Logger))]:
+        for handler in list(logger.handlers):
+            if type(handler) in (logging.StreamHandler, FromLibraries):
+                logger.removeHandler(handler)
+                logger.propagate = True
+    root.addHandler(FromLibraries())
+    logging.captureWarnings(capture=True)
 
 
 @dataclass(slots=True)
@@ -120,11 +188,12 @@ class Meter:
     """Weight version worked with now."""
     held: int = 0
     """Groups in hand: unsettled work."""
-    ready: bool = False
-    """Loaded: from now on it takes whatever work there is."""
     stage: str = "starting"
     """In a word or two, what it does or waits for now."""
     clock: Callable[[], float] = time.monotonic
+    metrics: Metrics = field(default_factory=Metrics)
+    """What is counted beside: for Prometheus, not for the heartbeat."""
+    loaded_at: float | None = field(default=None, init=False)
     shares: Shares = field(init=False)
     born: float = field(init=False)
     busy_before: float = field(default=0.0, init=False)
@@ -133,6 +202,16 @@ class Meter:
 
     def __post_init__(self) -> None:
         self.born, self.shares = self.clock(), Shares(self.clock)
+
+    @property
+    def ready(self) -> bool:
+        """Loaded: from now on it takes whatever work there is."""
+        return self.loaded_at is not None
+
+    def loaded(self) -> None:
+        """It is ready."""
+        if self.loaded_at is None:
+            self.loaded_at = self.clock()
 
     @contextlib.contextmanager
     def busy(self) -> Generator[None]:
@@ -167,6 +246,16 @@ class Meter:
     @property
     def wait_s(self) -> float:
         return self.clock() - self.born - self.busy_s
+
+    @property
+    def loading_s(self) -> float:
+        """From its start until it was ready."""
+        return (self.clock() if self.loaded_at is None else self.loaded_at) - self.born
+
+    def taken_up(self, delivery: Delivery, now: float) -> None:
+        """Count how long the entry lay in its stream; `now` in seconds since 1970, so hosts' clocks should agree."""
+        if delivery.added_at is not None:
+            self.metrics.observe(HAND_OVER, max(0.0, now - delivery.added_at), stream=delivery.stream)
 
     def facts(self) -> dict[str, str | int | float]:
         """What a heartbeat carries beside role and pid."""

@@ -14,6 +14,7 @@ import structlog
 from broker.archive import archive_of
 from broker.consume import Consuming, Rules, consume
 from broker.errors import Misconfigured
+from broker.metrics_endpoint import measured
 from broker.redis_broker import RedisBroker
 from broker.role_process import beating, command, leave, loaded
 from broker.settings import BrokerSection, RunSection, broker_url, load_section, run_folder_settings
@@ -54,7 +55,7 @@ async def score(folder: Path, name: str, stop: asyncio.Event, *, role: str) -> N
     meter = Meter(stage="importing")
     broker = await RedisBroker.connect(broker_url(broker_settings), folder.name)
     archive = archive_of(folder, name, load_section(RunSection, "run", raw["run"]))
-    async with beating(broker, name, role, meter):
+    async with beating(broker, name, role, meter), measured(folder, raw, name, role, meter):
         await loaded(stop, preload, role, folder, raw)
         log.info("imported")
         meter.stage = "loading the reward"
@@ -65,7 +66,8 @@ async def score(folder: Path, name: str, stop: asyncio.Event, *, role: str) -> N
             rewards, create_algorithm(algorithm).has_signal, dynamic_sampling=algorithm.dynamic_sampling
         )
         rules = Rules.of(broker_settings, rewards.capacity)
-        meter.stage, meter.ready = "waiting for the run to open", True
+        meter.stage = "waiting for the run to open"
+        meter.loaded()
 
         def advance() -> float:
             return rewards.beats + meter.progress

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -32,6 +33,8 @@ class Measurement:
     """Groups per evaluation; 0: none."""
     every: int
     goal: StopRule | None
+    hears: Sequence[Callable[[Mapping[str, Any]], None]] = ()
+    """Told of each line of the file once it stands there."""
     hold_s: float = 600.0
     """How long a version to be measured is held."""
     last_s: float = 120.0
@@ -82,6 +85,8 @@ class Measurement:
         }
         with self.path.open("a") as file:
             file.write(json.dumps(line) + "\n")
+        for hear in self.hears:
+            hear(line)
         self.written.add(one.version)
         log.info("measured", version=one.version, accuracy=round(accuracy, 4), n=line["n"])
         if self.goal and self.goal.satisfied(accuracy, tasks):

@@ -51,6 +51,8 @@ class Publication:
     keep: int
     """Versions whose tensors stay although nobody holds them."""
     canaries: tuple[tuple[Actions, Actions], ...] = ()
+    written_bytes: int = 0
+    """Of tensors, over all versions written here."""
 
     def remember(self, groups: Sequence[Group]) -> None:
         """The first rollouts seen become the canary's sequences."""
@@ -73,6 +75,7 @@ class Publication:
         """The version's folder, whole and durable (its tensors are not fsynced: replay rebuilds them)."""
         with self.store.writing(version_path(version, epoch)) as folder:
             self.learner.export(folder)
+            self.written_bytes += (folder / TENSORS).stat().st_size
             write_batch(folder, groups)
             manifest = Manifest(
                 version=version,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.errors import Misconfigured
+from broker.metrics_endpoint import measured
 from broker.redis_broker import RedisBroker
 from broker.role_process import beating
 from broker.settings import BrokerSection, broker_url, load_section
@@ -25,7 +26,7 @@ async def serve(folder: Path, name: str, raw: dict[str, Any], meter: Meter) -> N
     if not rank.isdecimal():
         raise Misconfigured(f"RANK is {rank!r}; nothing was started; ranks are started by a trainer with [train] ranks")
     broker = await RedisBroker.connect(broker_url(load_section(BrokerSection, "broker", raw["broker"])), folder.name)
-    async with beating(broker, name, "rank", meter):
+    async with beating(broker, name, "rank", meter), measured(folder, raw, name, "rank", meter):
         await asyncio.to_thread(take_part, int(rank), folder, raw, meter)
     await broker.close()
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from broker.messages import Group
 from broker.weights import BATCH, Manifest, VersionStore, read_batch
@@ -21,6 +22,8 @@ from consumers.staleness import Spread, spread
 @dataclass(slots=True)
 class StepRecord:
     path: Path
+    hears: Sequence[Callable[[Mapping[str, Any]], None]] = ()
+    """Told of each line once it stands there."""
     last_reward: float = 0.0
 
     def step(
@@ -78,6 +81,8 @@ class StepRecord:
         }
         with self.path.open("a") as file:
             file.write(json.dumps(line) + "\n")
+        for hear in self.hears:
+            hear(line)
 
 
 def reward_of(groups: Sequence[Group]) -> float:

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import structlog
-from numpy.typing import NDArray
+from structlog.contextvars import bound_contextvars
 
 from broker.archive import Archive
 from broker.contract import Announcement
-from broker.errors import Backpressure, Broken, Refused, Reset, Unavailable
+from broker.errors import Backpressure, Refused, Reset, Unavailable
 from broker.messages import Delivery, Group
 from broker.outcomes import Outcome, Recycle, Retire, Verdict
 from broker.redis_trainer import RedisTrainer
@@ -27,11 +25,13 @@ from broker.streams import SCORED
 from broker.telemetry import Meter
 from consumers.algorithms.base import Algorithm
 from consumers.batching import Batch, Done, Wait, choose
+from consumers.in_hand import only_live, trainable
 from consumers.learners.base import Learner, StepResult
 from consumers.measurement import Measurement
 from consumers.publication import Publication
 from consumers.settings import TrainSection
 from consumers.staleness import judge, spread
+from consumers.step_inputs import advantages_of, step_seed
 from consumers.step_record import StepRecord
 from consumers.takeover import Bounds
 
@@ -76,7 +76,7 @@ class Trainer:
         Returns why it ended.
         """
         await self.regain()
-        self.meter.ready = True
+        self.meter.loaded()
         while not self.stop.is_set():
             try:
                 reason = await self.reached_end()
@@ -98,21 +98,19 @@ class Trainer:
         """Whatever an earlier trainer held is ours now: its epoch is fenced, so nobody else may settle it."""
         adopted = await self.broker.adopt(SCORED, self.reader, idle_s=0, count=1_000_000)
         own = await self.broker.reread(SCORED, self.reader)
-        self.held = {one.entry.group: one for one in [*adopted, *own]}
+        self.held = await only_live(self.broker, [*adopted, *own], (await self.broker.books()).open)
 
     async def collect(self) -> Batch | Wait | Done:
         """Read what there is room for, put aside what is late, and choose."""
         room = max(self.bounds.cap, self.settings.groups) - len(self.held)
         enough = len(self.held) >= self.settings.groups and not self.waiting_for
+        fresh: list[Delivery] = []
         if room > 0:
-            for one in await self.broker.read(SCORED, self.reader, count=room, block_s=0 if enough else 0.25):
-                self.held[one.entry.group] = one
+            fresh = await self.broker.read(SCORED, self.reader, count=room, block_s=0 if enough else 0.25)
+        for one in fresh:
+            self.meter.taken_up(one, time.time())
         books = await self.broker.books()
-        self.held = {
-            group: one
-            for group, one in self.held.items()
-            if group in books.open and books.open[group].entry_id == one.entry_id
-        }
+        self.held = await only_live(self.broker, [*self.held.values(), *fresh], books.open)
         await self.put_aside_late({group: line.last_version for group, line in books.open.items()})
         choice = choose(
             list(self.held.values()),
@@ -167,11 +165,13 @@ class Trainer:
         """Train the batch, publish the version, forget the groups."""
         waited = time.monotonic() - self.waiting_since if self.waiting_since else 0.0
         started = time.monotonic()
-        groups = await self.payloads(batch.deliveries)
+        groups = await trainable(self.broker, batch.deliveries)
+        if len(groups) < len(batch.deliveries):  # it was chosen whole; the next choice is made without what was buried
+            return
         self.publication.remember(groups)
         seed = step_seed(self.run_seed, self.live.version)
         self.meter.held, self.away_s = len(groups), 0.0
-        with self.meter.working(len(groups)) as share:
+        with self.meter.working(len(groups)) as share, bound_contextvars(version=self.live.version + 1):
             result = await asyncio.to_thread(self.train, groups, self.live.version, seed)
             trained = time.monotonic()
             await self.publish(batch.deliveries, groups, seed)
@@ -182,17 +182,6 @@ class Trainer:
         self.meter.finished(len(groups), share.seconds - self.away_s)
         self.meter.held = 0
         self.waiting_since = time.monotonic()
-
-    async def payloads(self, deliveries: Sequence[Delivery]) -> list[Group]:
-        """The bodies of the batch; one missing drops the step: never fewer than were chosen."""
-        bodies = await self.broker.bodies(deliveries)
-        groups = [body for body in bodies if body is not None]
-        if len(groups) != len(deliveries):
-            raise Refused(
-                f"{len(deliveries) - len(groups)} of {len(deliveries)} groups of the batch lost their bodies; the "
-                f"trainer restarts from the ledger"
-            )
-        return groups
 
     def train(self, groups: Sequence[Group], version: int, seed: int) -> StepResult:
         """The step from `version`; also what replay runs."""
@@ -289,20 +278,3 @@ class Trainer:
         self.meter.stage = f"finished: {reason}"
         log.info("finished", reason=reason, version=self.live.version)
         return reason
-
-
-def advantages_of(algorithm: Algorithm, groups: Sequence[Group]) -> list[NDArray[np.float32]]:
-    """(G,) advantages of each group; raises Broken for a group without scores."""
-    found: list[NDArray[np.float32]] = []
-    for group in groups:
-        if group.scores is None:
-            raise Broken(
-                f"group {group.id} reached the trainer without scores; stopping; this is a bug of a reward consumer"
-            )
-        found.append(algorithm.advantages(group.scores.rewards))
-    return found
-
-
-def step_seed(run_seed: int, version: int) -> int:
-    """The same for a step however often it is replayed."""
-    return int.from_bytes(hashlib.sha256(f"{run_seed}/{version}".encode()).digest()[:4], "little")

@@ -7,16 +7,27 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from broker.archive import archive_of
 from broker.contract import Announcement, Books
 from broker.errors import Fenced
+from broker.measures import PUBLISHED_BYTES
+from broker.metrics_endpoint import measured
 from broker.redis_trainer import RedisTrainer
 from broker.role_process import beating, loaded
-from broker.settings import BrokerSection, ModelSection, RunSection, WeightsSection, broker_url, load_section
+from broker.settings import (
+    BrokerSection,
+    ModelSection,
+    RunSection,
+    TelemetrySection,
+    WeightsSection,
+    broker_url,
+    load_section,
+    telemetry_section,
+)
 from broker.stop_rule import parse
 from broker.telemetry import Meter
 from broker.weights import Manifest, VersionStore, chain, read_batch, read_manifest
@@ -29,9 +40,13 @@ from consumers.preload import preload
 from consumers.publication import Publication
 from consumers.replay import catch_up
 from consumers.settings import AlgorithmSection, TrainSection
+from consumers.step_metrics import StepMetrics
 from consumers.step_record import StepRecord
 from consumers.takeover import Bounds, take_over
 from consumers.trainer_consumer import Trainer
+
+if TYPE_CHECKING:
+    from consumers.scalars import Scalars
 
 log = structlog.get_logger()
 
@@ -40,7 +55,8 @@ async def train(folder: Path, name: str, raw: dict[str, Any], meter: Meter, stop
     """Come into the run, catch up with it, train until its end."""
     broker = await RedisTrainer.connect(broker_url(load_section(BrokerSection, "broker", raw["broker"])), folder.name)
     ranks = load_section(TrainSection, "train", raw["train"]).ranks
-    async with beating(broker, name, "trainer", meter), ranks_beside(folder, ranks):
+    telling = measured(folder, raw, name, "trainer", meter)
+    async with beating(broker, name, "trainer", meter), telling, ranks_beside(folder, ranks):
         await loaded(stop, preload, "trainer", folder, raw)
         log.info("imported")
         meter.stage = "loading the learner"
@@ -54,11 +70,25 @@ async def train(folder: Path, name: str, raw: dict[str, Any], meter: Meter, stop
         if not await asyncio.to_thread(catch_up, learner, store, trainer.live, trainer.train):
             trainer.live = await republish(broker, store, trainer.publication, trainer.live)
         log.info("caught up", version=trainer.live.version)
+        draw(trainer, folder, telemetry_section(raw))
         trainer.records.recover(chain(store.manifests(), trainer.live.version, trainer.live.epoch), store)
         meter.version = trainer.live.version
         await trainer.run()
         await asyncio.to_thread(learner.close)
     await broker.close()
+
+
+def draw(trainer: Trainer, folder: Path, settings: TelemetrySection) -> None:
+    """From now on each step and evaluation is counted, and drawn for TensorBoard."""
+    metrics, publication = trainer.meter.metrics, trainer.publication
+    metrics.ask(lambda: [(PUBLISHED_BYTES, {}, publication.written_bytes)])
+    drawn: list[StepMetrics | Scalars] = [StepMetrics(metrics)]
+    if settings.tensorboard:
+        from consumers.scalars import Scalars
+
+        drawn.append(Scalars(folder, goes_on_at=trainer.live.version + 1))
+    trainer.records.hears = [one.step for one in drawn]
+    trainer.measurement.hears = [one.evaluation for one in drawn]
 
 
 def learner_of(folder: Path, raw: dict[str, Any]) -> Learner:

@@ -17,6 +17,9 @@ from pathlib import Path
 from broker import telemetry
 from broker.cancellation import end
 from broker.errors import Broken, Fenced, TidemillError
+from broker.measures import PROCESS_ENDS, PROCESSES
+from broker.metrics import Metrics
+from broker.metrics_endpoint import Endpoint, withdraw_dead
 from broker.redis_broker import RedisBroker
 from deploy.audit import audit
 from deploy.cores import Share, Usable, usable_here
@@ -32,6 +35,7 @@ from deploy.server import RunServer
 from deploy.slot_crew import name_run
 from deploy.snapshot import Goal, Snapshot
 from deploy.watchdog import Watch, who_holds
+from scheduler.fleet_metrics import followed
 from scheduler.respawn import StopRun
 
 TICK_S = 0.05
@@ -57,7 +61,10 @@ class Launch:
         self.folder = folder
         self.settings = settings
         self.display = display
-        self.log = telemetry.configure(folder, process="launcher", role="launcher", run=folder.name, console=False)
+        names = {"process": "launcher", "role": "launcher"}
+        self.log = telemetry.configure(folder, **names, console=False, settings=settings.telemetry)
+        self.metrics = Metrics()
+        self.endpoint = Endpoint(self.metrics, **names)
         self.server = RunServer(folder, settings.broker)
         self.interrupts = 0
         self.started = started
@@ -121,7 +128,9 @@ class Launch:
     async def run_roles(self, crew: Crew, url: str) -> Ending:
         broker = await RedisBroker.connect(url, self.folder.name)
         observer = Observer(self.folder, self.settings, broker, started=self.started)
+        self.metrics.ask(lambda: [(PROCESSES, {}, len(crew.alive))])
         try:
+            self.endpoint.join(self.folder, self.settings.model_dump(mode="json"))
             if self.has_fleet:
                 await name_run(self.folder, url)
             crew.start(time.monotonic())
@@ -132,6 +141,8 @@ class Launch:
         finally:
             await self.end(crew, observer)
             await broker.close()
+            self.endpoint.close()
+            withdraw_dead(self.folder)
         return self.audited(ending, url)
 
     def audited(self, ending: Ending, url: str) -> Ending:
@@ -185,6 +196,7 @@ class Launch:
     async def consequence(self, happened: Happened, crew: Crew, observer: Observer) -> Ending | None:
         """What the end of one process means for the run."""
         name, decision = happened.name, happened.decision
+        self.metrics.count(PROCESS_ENDS, name=name, followed=followed(decision))
         self.log.info("process ended", name=name, decision=type(decision).__name__, reason=decision.reason)
         if isinstance(decision, StopRun):
             return Ending(exit_code=decision.exit_code, reason=f"{name} {decision.reason}\n{happened.last_words}")

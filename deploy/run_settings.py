@@ -12,7 +12,15 @@ from pathlib import Path
 
 from pydantic import Field
 
-from broker.settings import RUN_SETTINGS_FILE, BrokerSection, ModelSection, RunSection, Section, WeightsSection
+from broker.settings import (
+    RUN_SETTINGS_FILE,
+    BrokerSection,
+    ModelSection,
+    RunSection,
+    Section,
+    TelemetrySection,
+    WeightsSection,
+)
 from consumers.settings import AlgorithmSection, RewardSection, TrainSection
 from producers.settings import PromptsSection, RolloutSection
 from scheduler.settings import PoolSection, SchedulerSection
@@ -28,6 +36,7 @@ SECTIONS: dict[str, type[Section]] = {
     "weights": WeightsSection,
     "scheduler": SchedulerSection,
     "broker": BrokerSection,
+    "telemetry": TelemetrySection,
 }
 
 
@@ -45,6 +54,7 @@ class RunSettings(Section):
     scheduler: SchedulerSection = SchedulerSection()
     pools: dict[str, PoolSection] = Field(default_factory=dict[str, PoolSection])
     broker: BrokerSection = BrokerSection()
+    telemetry: TelemetrySection = TelemetrySection()
 
     def pool(self, name: str) -> PoolSection:
         return self.pools.get(name, PoolSection())

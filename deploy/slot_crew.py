@@ -52,7 +52,7 @@ def slot_command(name: str, folder: Path, share: Share, url: str) -> Command:
     slot = (*worker, "-Q", "control", *quiet, "--slot", name, "--initial-pool", first, *cores)
     return Command(
         name=name,
-        argv=(sys.executable, "-m", *(("scheduler",) if name == SCHEDULER else slot)),
+        argv=(sys.executable, "-m", *(("scheduler", "--name", name) if name == SCHEDULER else slot)),
         env={**thread_environment(share.threads), **gpus, URL_VARIABLE: url, FLEET_VARIABLE: fleet_of(folder.name)},
         output=folder / "logs" / f"{name}.{'said' if name == SCHEDULER else 'worker'}",
     )

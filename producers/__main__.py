@@ -13,8 +13,10 @@ import structlog
 from broker.archive import archive_of
 from broker.cancellation import together
 from broker.consume import Consuming, Rules, consume
+from broker.metrics_endpoint import measured
 from broker.redis_broker import RedisBroker
 from broker.role_process import beating, command, leave, loaded
+from broker.run_facts import run_facts
 from broker.settings import BrokerSection, RunSection, WeightsSection, broker_url, load_section, run_folder_settings
 from broker.streams import PROMPTS
 from broker.telemetry import Meter
@@ -39,13 +41,14 @@ async def rollout(folder: Path, name: str, stop: asyncio.Event) -> None:
     archive = archive_of(folder, name, run)
     meter = Meter(stage="importing")
     broker = await RedisBroker.connect(broker_url(broker_settings), folder.name)
-    async with beating(broker, name, "rollout", meter):
+    async with beating(broker, name, "rollout", meter), measured(folder, raw, name, "rollout", meter):
         await loaded(stop, preload, "rollout", folder, raw)
         log.info("imported")
         meter.stage = "loading the engine"
         engine = await loaded(stop, create, settings.engine, folder / "model", settings, seed=run.seed)
         log.info("engine loaded")
-        meter.stage, meter.ready = "waiting for the run to open", True
+        meter.stage = "waiting for the run to open"
+        meter.loaded()
 
         def advance() -> float:
             return getattr(engine, "beats", meter.tokens) + meter.progress
@@ -73,7 +76,8 @@ async def feed(folder: Path, name: str, stop: asyncio.Event) -> None:
     broker_settings = load_section(BrokerSection, "broker", raw["broker"])
     meter = Meter(stage="waiting for the run to open")
     broker = await RedisBroker.connect(broker_url(broker_settings), folder.name)
-    async with beating(broker, name, "feeder", meter):
+    meter.metrics.ask(run_facts(broker.connection))
+    async with beating(broker, name, "feeder", meter), measured(folder, raw, name, "feeder", meter):
         await run_feeder(
             broker,
             folder=folder,

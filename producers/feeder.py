@@ -57,6 +57,7 @@ async def run(
     meter.stage = "reading prompts"
     groups = await loaded(stop, PromptGroups.of, folder / "model", run, prompts, rollout)
     log.info("prompts read")
+    meter.loaded()
     await feed(broker, groups, meter=meter, stop=stop, enter_s=enter_s)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Collection, Sequence
 from typing import Literal
@@ -21,13 +22,15 @@ from typing import Literal
 import numpy as np
 import structlog
 from numpy.typing import NDArray
+from structlog.contextvars import bound_contextvars
 
 from broker.contract import Announcement, VersionBroker
 from broker.errors import Broken, Poison
+from broker.measures import CANARIES, LAG, LOADED_BYTES, LOADING
 from broker.messages import Actions, Entry
 from broker.settings import WeightsSection
 from broker.telemetry import Meter
-from broker.weights import Canary, VersionStore, check_tensors, read_manifest
+from broker.weights import TENSORS, Canary, VersionStore, check_tensors, read_manifest
 from producers.engines.base import Continuation, Engine
 
 log = structlog.get_logger()
@@ -143,6 +146,7 @@ class WeightFollower:
             if found:
                 async with self.changed:
                     self.newest = found.version
+                    self.count_lag()
                     self.changed.notify_all()
 
     async def switch(self) -> None:
@@ -166,15 +170,23 @@ class WeightFollower:
         if announcement is None:
             await self.lost(version)
             return
-        folder = self.store.folder(announcement.path)
-        await asyncio.to_thread(check_tensors, folder, announcement.digest)
-        await self.engine.load(folder, version)
-        await self.canary(announcement)
+        folder, began = self.store.folder(announcement.path), time.monotonic()
+        with bound_contextvars(version=version):
+            await asyncio.to_thread(check_tensors, folder, announcement.digest)
+            await self.engine.load(folder, version)
+            await self.canary(announcement)
+        self.meter.metrics.observe(LOADING, time.monotonic() - began)
+        self.meter.metrics.count(LOADED_BYTES, (folder / TENSORS).stat().st_size)
         if self.version >= 0 and self.version != version:
             await self.broker.drop_hold(self.version, self.holder)
         self.version = self.meter.version = version
+        self.count_lag()
         await self.broker.serving(self.holder, version, announcement.epoch)
         log.debug("serving", version=version)
+
+    def count_lag(self) -> None:
+        if self.version >= 0:
+            self.meter.metrics.put(LAG, max(0, self.newest - self.version))
 
     async def lost(self, version: int) -> None:
         """An old version may be gone; the newest one was overtaken, so the next is asked for."""
@@ -197,6 +209,7 @@ class WeightFollower:
             return
         difference = await self.measure(expected)
         if difference > self.settings.canary_tolerance:
+            self.meter.metrics.count(CANARIES)
             log.warning("canary failed, loading again", version=announcement.version, difference=difference)
             await self.engine.load(self.store.folder(announcement.path), announcement.version)
             difference = await self.measure(expected)

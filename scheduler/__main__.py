@@ -1,4 +1,4 @@
-"""`python -m scheduler [--dry-run]`: the daemon as a process. `tidemill scheduler` is the same.
+"""`python -m scheduler [--dry-run] [--name NAME]`: the daemon as a process. `tidemill scheduler` is the same.
 
 For: wiring only. Not for: decisions.
 """
@@ -17,10 +17,11 @@ from broker.role_process import leave, run_role
 from broker.settings import URL_VARIABLE
 from broker.telemetry import configure
 from scheduler.daemon import Daemon
+from scheduler.fleet_metrics import telling
 
 
-def schedule(*, dry_run: bool) -> int:
-    """Run the daemon until SIGTERM; the exit code."""
+def schedule(*, dry_run: bool, name: str = "") -> int:
+    """Run the daemon until SIGTERM; the exit code. `name`: of the process; by default its place in the lease."""
     url = os.environ.get(URL_VARIABLE, "")
     if not url:
         sys.stderr.write(
@@ -31,17 +32,21 @@ def schedule(*, dry_run: bool) -> int:
             )
         )
         return Misconfigured.exit_code
-    configure(None, process="scheduler", role="scheduler")
-    return run_role(lambda stop: daemon(url, dry_run, stop))
+    holder = f"{socket.gethostname()}.{os.getpid()}"
+    name = name or f"scheduler.{holder}"
+    configure(None, process=name, role="scheduler")
+    return run_role(lambda stop: daemon(url, holder, name, dry_run, stop))
 
 
-async def daemon(url: str, dry_run: bool, stop: asyncio.Event) -> None:
+async def daemon(url: str, holder: str, name: str, dry_run: bool, stop: asyncio.Event) -> None:
     from scheduler.slots import ring
 
     fleet = Fleet.at(url, os.environ.get(FLEET_VARIABLE, FLEET))
-    holder = f"{socket.gethostname()}.{os.getpid()}"
+    one = Daemon(fleet, holder, ring, say, dry_run=dry_run)
     try:
-        await Daemon(fleet, holder, ring, say, dry_run=dry_run).run(stop)
+        with telling(one.tells.metrics, role="scheduler", process=name) as join:
+            one.on_run = join if not dry_run else one.on_run
+            await one.run(stop)
     finally:
         await fleet.close()
 
@@ -53,7 +58,9 @@ def say(sentence: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m scheduler")
     parser.add_argument("--dry-run", action="store_true", help="decide and say, move nothing")
-    return schedule(dry_run=parser.parse_args().dry_run)
+    parser.add_argument("--name", default="", help="name of the process; default: scheduler.HOST.PID")
+    options = parser.parse_args()
+    return schedule(dry_run=options.dry_run, name=options.name)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from broker.fleet import Served
-from broker.settings import URL_VARIABLE, BrokerSection, load_section, run_folder_settings
+from broker.settings import SLOT_VARIABLE, URL_VARIABLE, BrokerSection, load_section, run_folder_settings
 from scheduler.controller_process import Command
 from scheduler.devices import Devices
 from scheduler.pools import Pool, needs_slot, pool_named, pools_in_use
@@ -71,7 +71,7 @@ class ServedRun:
         return Command(
             name=slot,
             argv=(sys.executable, "-m", *words),
-            env={**devices.environment(), URL_VARIABLE: self.url},
+            env={**devices.environment(), URL_VARIABLE: self.url, SLOT_VARIABLE: slot},
             cores=devices.cores,
             output=self.folder / "logs" / f"{slot}.err",
         )

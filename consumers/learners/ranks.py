@@ -104,6 +104,7 @@ def serve_rank(
     """
     learner = of_rank(rank, model_folder=model_folder, settings=settings, algorithm=algorithm, model=model, seed=seed)
     log.info("took my place", rank=rank, ranks=settings.ranks)
+    meter.loaded()
     while True:
         meter.stage = "waiting for rank 0"
         call = learner.gang.next_call()

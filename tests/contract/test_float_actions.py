@@ -22,7 +22,7 @@ from consumers.policies import gaussian
 from consumers.reward_consumer import RewardConsumer
 from consumers.rewards.base import Score
 from consumers.settings import AlgorithmSection
-from consumers.trainer_consumer import advantages_of
+from consumers.step_inputs import advantages_of
 from tests.contract.broker_world import Trainer, World, open_run, step, take
 from tests.contract.learner_cases import exported, learner
 

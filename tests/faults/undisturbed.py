@@ -10,7 +10,7 @@ from pathlib import Path
 from broker.weights import TENSORS, VersionStore, file_digest, read_batch
 from consumers.algorithms import create as create_algorithm
 from consumers.learners import create
-from consumers.trainer_consumer import advantages_of
+from consumers.step_inputs import advantages_of
 from deploy.run_check import load_run
 from tests.faults.audit import lineage_of
 from tests.faults.worlds import World

@@ -32,11 +32,11 @@ def lines(folder: Path, process: str) -> list[dict[str, object]]:
 
 
 def test_every_line_names_run_role_process_and_slot_also_from_another_thread(tmp_path: Path) -> None:
-    log = configure(tmp_path, run="demo", role="reward", process="reward-0", slot="cpu1")
+    log = configure(tmp_path / "demo", role="reward", process="reward-0", slot="cpu1")
     thread = threading.Thread(target=lambda: log.info("scored", group="a/0/1"))
     thread.start()
     thread.join()
-    (line,) = lines(tmp_path, "reward-0")
+    (line,) = lines(tmp_path / "demo", "reward-0")
     assert {k: line[k] for k in ("run", "role", "process", "slot", "event", "group", "level")} == {
         "run": "demo",
         "role": "reward",

@@ -1,0 +1,71 @@
+"""What the server knows of a run, for Prometheus: books, backlogs, version, memory.
+
+For: the feeder's endpoint, since every run has a feeder. Not for: deciding, or looking on (`tidemill status`). Asked at
+the moment of a scrape and at no other, so that a run nobody watches pays nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from broker.errors import TidemillError
+from broker.measures import (
+    BACKLOG,
+    DEAD,
+    FATES,
+    FINISHED,
+    LIVE,
+    OPEN,
+    PENDING,
+    SERVER_LIMIT,
+    SERVER_MEMORY,
+    SERVER_REFUSED,
+    SERVER_UP,
+)
+from broker.metrics import Facts
+from broker.redis_connection import RedisConnection
+from broker.standing import Standing, standing
+
+ANSWER_S = 5.0
+"""Longest a scrape waits for the server."""
+
+
+def run_facts(connection: RedisConnection) -> Callable[[], Facts]:
+    """Call on the loop that owns the connection; what it answers may be called from any other thread."""
+    loop = asyncio.get_running_loop()
+
+    def facts() -> Facts:
+        asking = asyncio.run_coroutine_threadsafe(asyncio.wait_for(standing(connection, ""), ANSWER_S), loop)
+        try:
+            return [*facts_of(asking.result(ANSWER_S + 1))]
+        except (TidemillError, TimeoutError, RuntimeError):  # RuntimeError: the loop has just ended
+            asking.cancel()
+            return [(SERVER_UP, {}, 0)]
+
+    return facts
+
+
+def facts_of(seen: Standing) -> Facts:
+    state, server = seen.state, seen.server
+    yield SERVER_UP, {}, 1
+    yield SERVER_MEMORY, {}, server.used_bytes
+    yield SERVER_LIMIT, {}, server.limit_bytes
+    yield SERVER_REFUSED, {}, server.refused
+    yield LIVE, {}, state.live.version if state.live else -1
+    yield FINISHED, {}, bool(state.finished)
+    yield DEAD, {}, seen.dead
+    for name, stream in seen.streams.items():
+        yield BACKLOG, {"stream": name}, stream.backlog
+        yield PENDING, {"stream": name}, stream.pending
+    yield from fates(seen.counts)
+
+
+def fates(counts: Mapping[str, int]) -> Facts:
+    """`train.retired.no_signal: 3` and its like, with the names they are made of; open groups apart."""
+    for name, number in counts.items():
+        kind, fate, *reason = name.split(".", 2)
+        if fate == "open":
+            yield OPEN, {"kind": kind}, number
+        else:
+            yield FATES, {"kind": kind, "fate": fate, "reason": ".".join(reason)}, number
