@@ -206,7 +206,9 @@ class WorkBroker(RunBroker, Protocol):
         ...
 
     async def read(self, stream: str, reader: str, *, count: int, block_s: float) -> list[Delivery]:
-        """Up to `count` new entries for `reader`, waiting at most `block_s` for the first."""
+        """Up to `count` new entries for `reader`, waiting at most `block_s` for the first. Like every reading verb it
+        leaves out what is no entry of ours, and takes it out of the stream.
+        """
         ...
 
     async def reread(self, stream: str, reader: str) -> list[Delivery]:
@@ -222,7 +224,9 @@ class WorkBroker(RunBroker, Protocol):
         ...
 
     async def bodies(self, deliveries: Sequence[Delivery]) -> list[Group | None]:
-        """The groups of these deliveries, in order; None where the body is gone (another reader settled it)."""
+        """The groups of these deliveries, in order; None where the body is gone (another reader settled it) and where
+        it cannot be read (then the group is buried with the reason).
+        """
         ...
 
     async def settle(self, reader: str, settlements: Sequence[tuple[Delivery, Outcome]]) -> list[Verdict]:

@@ -15,7 +15,7 @@ from typing import Any, Self, cast
 
 from redis.exceptions import OutOfMemoryError
 
-from broker import codec, entries
+from broker import entries
 from broker.contract import Admission, Announcement, Books, Evaluation, RunState
 from broker.errors import Unavailable
 from broker.messages import Delivery, Group, Kind
@@ -24,13 +24,13 @@ from broker.redis_connection import Arg, RedisConnection, raise_refusal, sort_er
 from broker.redis_forms import (
     announcement_of,
     books_of,
-    deliveries_of,
     evaluations_of,
     packed_group,
     run_state,
     settlement_call,
     why_closed,
 )
+from broker.redis_refusal import body_of, readable, verdicts_of
 from broker.settings import without_password
 from broker.streams import ROLE, WORK_STREAMS
 
@@ -161,7 +161,7 @@ class RedisBroker:
                 claimed = await self.connection.ask(
                     "inheriting", self.client.xclaim(key, role, reader, 0, cast("Any", ids))
                 )
-                found += deliveries_of(stream, [[b"", claimed]])
+                found += await readable(self.connection, stream, [[b"", claimed]])
             await self.connection.verb("dismiss", stream, name)
         return found
 
@@ -187,7 +187,8 @@ class RedisBroker:
         if not idle:
             return []
         claim = self.client.xclaim(key, role, reader, idle_ms, cast("Any", idle))
-        return deliveries_of(stream, [[b"", await self.connection.ask(f"adopting from {stream}", claim)]])
+        claimed = await self.connection.ask(f"adopting from {stream}", claim)
+        return await readable(self.connection, stream, [[b"", claimed]])
 
     async def _entries(self, stream: str, call: Callable[[Any, str], object]) -> list[Delivery]:
         """One reading command, behind a check that the run is still the one we entered."""
@@ -199,7 +200,7 @@ class RedisBroker:
             if isinstance(answer, Exception):
                 raise sort_error(answer, f"reading {stream}") from answer
         raise_refusal(f"reading {stream}", checked)
-        return deliveries_of(stream, reply)
+        return await readable(self.connection, stream, reply)
 
     async def renew(self, reader: str, deliveries: Sequence[Delivery]) -> None:
         by_stream: dict[str, list[str]] = {}
@@ -213,10 +214,7 @@ class RedisBroker:
         for delivery in deliveries:
             pipe.hgetall(self.keys.group(delivery.entry.group))
         raws = await self.connection.ask("reading bodies", pipe.execute())
-        return [
-            codec.decode_group(delivery.entry.group, delivery.entry.kind, raw) if raw else None
-            for delivery, raw in zip(deliveries, raws, strict=True)
-        ]
+        return [await body_of(self.connection, one, raw) for one, raw in zip(deliveries, raws, strict=True)]
 
     async def settle(self, reader: str, settlements: Sequence[tuple[Delivery, Outcome]]) -> list[Verdict]:
         pipe = self.client.pipeline(transaction=False)
@@ -229,7 +227,7 @@ class RedisBroker:
             raise sort_error(reply, "settling") from reply
         for reply in replies:
             raise_refusal("settling", reply)
-        return [cast("Verdict", text(reply[0])) for reply in replies]
+        return await verdicts_of(self.connection, settlements, replies)
 
     async def blame(self, reader: str, deliveries: Sequence[Delivery], *, max_attempts: int) -> None:
         outcomes = [

@@ -52,6 +52,7 @@ ENTERED = {
     "bury",
     "release",
     "renew",
+    "refuse",
     "dismiss",
     "check",
     "prepare",

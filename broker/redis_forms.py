@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from broker import codec, entries
 from broker.contract import Announcement, Books, Evaluation, OpenGroup, RunState
+from broker.errors import Poison
 from broker.messages import Delivery, Entry, Group, Kind
 from broker.outcomes import Bury, Forward, Outcome, Recycle, Retire
 from broker.redis_connection import Arg, text
@@ -130,11 +131,17 @@ def evaluations_of(raw: Mapping[str, str]) -> list[Evaluation]:
     ]
 
 
-def deliveries_of(stream: str, reply: Any) -> list[Delivery]:
-    """Entries of a read; one that was settled meanwhile comes without fields and is left out."""
-    return [
-        Delivery(stream=stream, entry_id=text(entry_id), entry=codec.decode_entry(fields))
-        for _, read in reply or []
-        for entry_id, fields in read
-        if fields
-    ]
+def deliveries_of(stream: str, reply: Any) -> tuple[list[Delivery], list[tuple[str, Poison]]]:
+    """Entries of a read, and ids of those that cannot be read with the reason; one that was settled meanwhile comes
+    without fields and is left out.
+    """
+    found: list[Delivery] = []
+    unreadable: list[tuple[str, Poison]] = []
+    for entry_id, fields in (one for _, read in reply or [] for one in read):
+        try:
+            if fields:
+                entry = codec.decode_entry(fields)
+                found.append(Delivery(stream=stream, entry_id=text(entry_id), entry=entry))
+        except Poison as reason:
+            unreadable.append((text(entry_id), reason))
+    return found, unreadable

@@ -10,13 +10,13 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from broker import codec
 from broker.contract import Announcement, Books, LedgerLine, RunState
 from broker.messages import Delivery
 from broker.outcomes import Outcome, Release, Verdict
 from broker.redis_broker import RedisBroker
 from broker.redis_connection import Arg, RedisConnection, text
 from broker.redis_forms import announcement_of, announcement_text, books_of, settlement_call
+from broker.redis_refusal import readable, verdicts_of
 
 SCORED = "scored"
 
@@ -128,7 +128,7 @@ class RedisTrainer(RedisBroker):
         """As every reader's, but fenced by the epoch."""
         calls = [settlement_call(reader, delivery, blameless(outcome)) for delivery, outcome in settlements]
         replies = await self.connection.verbs([(name, self._fenced(name, args)) for name, args in calls])
-        return [cast("Verdict", text(reply[0])) for reply in replies]
+        return await verdicts_of(self.connection, settlements, replies)
 
     async def blame(self, reader: str, deliveries: Sequence[Delivery], *, max_attempts: int) -> None:
         """A trainer's death is no group's fault: whatever it held goes back as it was."""
@@ -152,11 +152,10 @@ class RedisTrainer(RedisBroker):
         for _, line in known:
             pipe.xrange(self.keys.stream(line.stream), min=line.entry_id, max=line.entry_id)
         replies = await self.connection.ask("reading open entries", pipe.execute()) if known else []
-        return [
-            Delivery(stream=line.stream, entry_id=line.entry_id, entry=codec.decode_entry(reply[0][1]))
-            for (_, line), reply in zip(known, replies, strict=True)
-            if reply
-        ]
+        found: list[Delivery] = []
+        for (_, line), reply in zip(known, replies, strict=True):
+            found += await readable(self.connection, line.stream, [[b"", reply]])
+        return found
 
     async def want_evaluation(self, version: int, groups: int, *, hold_s: float) -> None:
         await self.connection.verb("fenced_set", self.epoch, "evaluation", version, groups, int(hold_s))
