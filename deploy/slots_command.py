@@ -6,6 +6,7 @@ slot until it is unpinned.
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import getpass
 import shlex
@@ -15,14 +16,15 @@ from typing import Any
 
 from broker import embedded_server
 from broker.errors import Misconfigured, Transient
-from broker.fleet import FLEET_VARIABLE, Fleet, Pin, Wanted
+from broker.fleet import FLEET_VARIABLE, Assigned, Fleet, Pin, Wanted
 from broker.settings import URL_VARIABLE, broker_url
 from consumers.settings import needs_judge
 from deploy.run_settings import RunSettings
 from deploy.server import EMBEDDED
 from deploy.slot_crew import fleet_of
+from scheduler.daemon import BELL_S
 from scheduler.lookout import SILENT_S
-from scheduler.pools import Pool, in_words, pool_named, pools_in_use
+from scheduler.pools import in_words, pool_named, pools_in_use
 
 Row = dict[str, Any]
 BY_HAND = "by hand"
@@ -108,31 +110,40 @@ async def order(url: str, folder: Path, settings: RunSettings, slot: str, pool: 
     try:
         records, said = await fleet.records(), await fleet.said()
         check_slot(slot, list(records))
-        if pool:
-            pools = pools_in_use(settings.pools, judged=needs_judge(settings.reward))
-            check_room(
-                pool_named(pool, pools), [name for name in records if name != slot and records[name].pool == pool]
-            )
+        pools = pools_in_use(settings.pools, judged=needs_judge(settings.reward))
+        most = pool_named(pool, pools).max if pool else None
         target = records[slot].pool if pool is None else pool
         by = getpass.getuser()
-        done = await fleet.assign(slot, target, seen=records[slot].epoch, reason=BY_HAND, by=by, pin=pin)
+        seen = records[slot].epoch
+        done = await fleet.assign(slot, target, seen=seen, reason=BY_HAND, by=by, pin=pin, most=most)
     finally:
         await fleet.close()
+    if done.answer == "full":
+        raise Misconfigured(
+            f"{pool} may have {in_words(most or 0, 'slot')} and has {done.pool}; nothing was moved; move one of them "
+            "away first"
+        )
     if done.answer != "done":
         raise Transient(f"{slot} was moved to {done.pool} in this very moment; nothing was done; ask again")
     how = {"pin": "pinned to", "unpin": "no longer pinned; it stays in", "": "ordered to"}[pin]
-    silent = row(slot, records[slot], said.get(slot, {}))["state"] == "dead"
-    late = "; it is silent now and obeys when its worker is back" if silent else ""
-    return f"{slot} is {how} {target or 'no pool'} (epoch {done.epoch}){late}"
+    told = f"{slot} is {how} {target or 'no pool'} (epoch {done.epoch})"
+    if row(slot, records[slot], said.get(slot, {}))["state"] == "dead":
+        return f"{told}; it is silent now and obeys when its worker is back"
+    return told + await rung(url, folder, said[slot]["node"], done)
 
 
-def check_room(pool: Pool, others: Sequence[str]) -> None:
-    """Raises Misconfigured when a pool has all the slots it may have."""
-    if pool.max is not None and len(others) >= pool.max:
-        raise Misconfigured(
-            f"{pool.name} may have {in_words(pool.max, 'slot')} and has {', '.join(others)}; nothing was moved; "
-            f"move one of them away first"
-        )
+async def rung(url: str, folder: Path, node: str, done: Assigned) -> str:
+    """Ring the slot's bell, so that it reads its record now and not in a second. A bell that does not ring costs that
+    second, and is told.
+    """
+    from scheduler.celery_fleet import application, bell_of
+
+    try:
+        ring = bell_of(application(url, fleet_of(folder.name)))
+        await asyncio.wait_for(asyncio.to_thread(ring, node, done.pool, done.epoch), BELL_S)
+    except Exception as error:  # noqa: BLE001  whatever a bell fails of: the order stands
+        return f"; its bell did not ring ({type(error).__name__}), so it obeys a moment later"
+    return ""
 
 
 def check_slot(slot: str, known: Sequence[str]) -> None:

@@ -24,7 +24,7 @@ from typing import Any
 
 import click
 import structlog
-from celery import Celery, bootsteps
+from celery import bootsteps
 from celery.signals import celeryd_init, worker_process_init
 from celery.worker.control import control_command, inspect_command
 
@@ -33,6 +33,7 @@ from broker.errors import Broken, Fenced, Misconfigured
 from broker.fleet import FLEET, FLEET_VARIABLE, Fleet
 from broker.role_process import leave
 from broker.settings import URL_VARIABLE
+from scheduler.celery_fleet import application, bell_of
 from scheduler.devices import VISIBLE, Devices, cores_named, usable_cores, visible_gpus
 from scheduler.fleet_metrics import telling
 from scheduler.forked_child import hide_gpus
@@ -42,47 +43,10 @@ from scheduler.slot import Slot
 
 log = structlog.get_logger()
 
-QUEUE = "control"
 LEAVE_S = 90.0
 """Longest a worker waits for its controller's drain."""
 REPLY_S = 2.0
 """Longest a control command is worked on."""
-ANSWER_S = 5.0
-"""Longest Celery waits for an answer: without it a worker whose network is gone hears neither bells nor signals."""
-
-
-def celery_url(url: str) -> str:
-    """Celery's way of writing a server's address: unix:///path becomes redis+socket:///path."""
-    return url.replace("unix://", "redis+socket://", 1) if url.startswith("unix://") else url
-
-
-def deadlines(address: str) -> dict[str, Any]:
-    """Of Celery's own connections; a unix socket knows no keep-alive."""
-    network = {"socket_keepalive": True, "socket_connect_timeout": ANSWER_S} if "socket:" not in address else {}
-    return {"socket_timeout": ANSWER_S, "health_check_interval": 10, **network}
-
-
-def configured() -> Celery:
-    """The application, on the server that `TIDEMILL_BROKER_URL` names."""
-    address = celery_url(os.environ.get(URL_VARIABLE, "redis://localhost:6379/0"))
-    celery = Celery("tidemill", broker=address, backend=address)
-    prefix = f"celery:{os.environ.get(FLEET_VARIABLE, FLEET)}:"
-    celery.conf.update(
-        imports=("scheduler.short_tasks",),
-        task_default_queue=QUEUE,
-        task_ignore_result=False,
-        result_expires=3600,
-        broker_connection_retry_on_startup=True,
-        broker_transport_options={"polling_interval": 0.1, "global_keyprefix": prefix, **deadlines(address)},
-        broker_connection_max_retries=None,  # a worker that gave up would take its controller along
-        result_backend_transport_options={"global_keyprefix": prefix},
-        redis_socket_timeout=ANSWER_S,
-        redis_socket_connect_timeout=ANSWER_S,
-        worker_hijack_root_logger=False,
-        worker_redirect_stdouts=False,  # our lines are records already
-        worker_cancel_long_running_tasks_on_connection_loss=False,
-    )
-    return celery
 
 
 def checked(check: Callable[[str], object]) -> Callable[[click.Context, click.Parameter, Any], Any]:
@@ -103,7 +67,7 @@ def option(name: str, words: str, check: Callable[[str], object]) -> click.Optio
     return click.Option((name,), default=None, help=words, callback=checked(check))
 
 
-app = configured()
+app = application(os.environ.get(URL_VARIABLE, "redis://localhost:6379/0"), os.environ.get(FLEET_VARIABLE, FLEET))
 app.user_options["worker"].add(option("--slot", "Name of the slot this worker hosts.", slot_named))
 app.user_options["worker"].add(option("--initial-pool", "Its pool when the fleet has no record of the slot.", str))
 app.user_options["worker"].add(
@@ -261,6 +225,4 @@ def no_gpu_in_a_forked_child(**_: Any) -> None:
     hide_gpus()
 
 
-def ring(node: str, pool: str, epoch: int) -> None:
-    """Ring one slot's bell; whether it is heard does not matter, its record counts."""
-    app.control.broadcast("assign_pool", arguments={"pool": pool, "epoch": epoch}, destination=[node])
+ring = bell_of(app)

@@ -41,9 +41,9 @@ WITH_A_MODEL = replace(
 )
 """Three versions may pass between sampling and training, so that slots in short supply change roles less often."""
 STALENESS = {BY_SCRIPT.learner: 1, WITH_A_MODEL.learner: 3}
-NIGHTLY = [pytest.mark.nightly, pytest.mark.timeout(700)]
+NIGHTLY = [pytest.mark.nightly, pytest.mark.timeout(1400)]
 ON_SLOTS = [
-    pytest.param(BY_SCRIPT, id="scripted", marks=pytest.mark.timeout(300)),
+    pytest.param(BY_SCRIPT, id="scripted", marks=pytest.mark.timeout(600)),
     pytest.param(WITH_A_MODEL, id="real", marks=NIGHTLY),
 ]
 

@@ -15,7 +15,7 @@ from tests.integration.test_launcher import said
 FEW = replace(WITH_A_MODEL, overrides=(*WITH_A_MODEL.overrides, "run.steps=12"), steps=12)
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(800)
 @pytest.mark.parametrize("slots", [2, pytest.param(1, marks=NIGHTLY)])
 def test_a_real_model_trains_on_slots_to_its_end(slots: int, launch: Launch) -> None:
     run = launch(FEW, slots)

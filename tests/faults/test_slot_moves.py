@@ -42,7 +42,7 @@ def test_whatever_dies_in_the_middle_of_a_move_the_run_goes_on_to_its_end(
     assert_all_is_well(run, world, witness)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_trainer_that_moves_hands_over_at_a_version_boundary_and_nothing_is_trained_again(launch: Launch) -> None:
     run = launch(BY_SCRIPT, 2, "train.options={pace_s=0.3}", "train.checkpoint_every=1000")
     trainer, producer = "slot-0", "slot-1"
@@ -62,13 +62,13 @@ def test_a_trainer_that_moves_hands_over_at_a_version_boundary_and_nothing_is_tr
     assert len(opened) == 5 and opened == sorted(opened) and opened[-1] >= 4, opened
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_nothing_is_lost_by_any_sequence_of_moves(launch: Launch) -> None:
     walk(launch, moves=12, seed=random.randrange(1 << 30))
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("turn", range(5))
 def test_nothing_is_lost_by_any_long_sequence_of_moves(launch: Launch, turn: int) -> None:
     walk(launch, moves=60, seed=random.randrange(1 << 30))

@@ -46,7 +46,7 @@ def started(tmp_path: Path) -> Iterator[Callable[..., ControllerProcess]]:
         until(lambda process=process: process.tick(time.monotonic()) or process.is_over)
 
 
-def until(condition: Callable[[], object], within_s: float = 8.0) -> object:
+def until(condition: Callable[[], object], within_s: float = 24.0) -> object:
     deadline = time.monotonic() + within_s
     while not (found := condition()):
         assert time.monotonic() < deadline, "the awaited state did not come"

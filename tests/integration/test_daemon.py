@@ -54,7 +54,7 @@ class Scene:
         self.running.append(asyncio.create_task(daemon.run(asyncio.Event())))
         return self.running[-1]
 
-    async def until(self, reached: Callable[[], Any], seconds: float = 20.0) -> Any:
+    async def until(self, reached: Callable[[], Any], seconds: float = 60.0) -> Any:
         """Wait for it; the daemon must live meanwhile."""
         deadline = time.monotonic() + seconds
         while True:

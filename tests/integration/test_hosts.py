@@ -115,7 +115,7 @@ def keeps_the_password(run: Cluster) -> None:
     assert run.password not in json.dumps(run.decisions())
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_a_rollout_host_that_is_cut_off_loses_nothing_and_comes_back(made: Callable[..., Cluster]) -> None:
     run = made("run.steps=28")
     run.launch()
@@ -140,7 +140,7 @@ def test_a_rollout_host_that_is_cut_off_loses_nothing_and_comes_back(made: Calla
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(480)
+@pytest.mark.timeout(960)
 def test_a_network_that_swallows_packets_for_a_minute_holds_nobody_for_ever(made: Callable[..., Cluster]) -> None:
     run = made("run.steps=100000")
     run.launch()
@@ -172,7 +172,7 @@ def test_a_network_that_swallows_packets_for_a_minute_holds_nobody_for_ever(made
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(480)
+@pytest.mark.timeout(960)
 @pytest.mark.parametrize("fault", ["cut", "silence"])
 def test_a_trainer_that_was_replaced_while_it_was_away_gives_way(made: Callable[..., Cluster], fault: str) -> None:
     run = made("run.steps=100000")
@@ -194,7 +194,7 @@ def test_a_trainer_that_was_replaced_while_it_was_away_gives_way(made: Callable[
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(480)
+@pytest.mark.timeout(960)
 def test_a_trainer_that_nobody_replaced_goes_on_with_the_version_it_had(made: Callable[..., Cluster]) -> None:
     run = made("run.steps=100000")
     starts_training_on_b(run)
@@ -212,7 +212,7 @@ def test_a_trainer_that_nobody_replaced_goes_on_with_the_version_it_had(made: Ca
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(480)
+@pytest.mark.timeout(960)
 def test_when_the_leading_scheduler_is_cut_off_another_leads_and_it_comes_back_to_watch(
     made: Callable[..., Cluster],
 ) -> None:
@@ -236,7 +236,7 @@ def test_when_the_leading_scheduler_is_cut_off_another_leads_and_it_comes_back_t
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(480)
+@pytest.mark.timeout(960)
 def test_when_the_servers_host_is_cut_off_the_others_come_back_to_it(made: Callable[..., Cluster]) -> None:
     run = made("run.steps=100000")
     run.launch()

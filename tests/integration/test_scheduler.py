@@ -39,7 +39,7 @@ def host(tmp_path: Path) -> Any:
         yield made
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_one_slot_is_shared_by_all_pools_and_the_run_goes_on(host: Host) -> None:
     host.begin()
     host.start("gpu0", "rollout")
@@ -52,7 +52,7 @@ def test_one_slot_is_shared_by_all_pools_and_the_run_goes_on(host: Host) -> None
     assert all(one["sentence"] for one in decisions(host))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_two_slots_are_given_to_both_pools_and_a_dry_run_moves_nothing(host: Host) -> None:
     host.begin()
     host.start("gpu0", "rollout")
@@ -69,7 +69,7 @@ def test_two_slots_are_given_to_both_pools_and_a_dry_run_moves_nothing(host: Hos
     until(lambda: host.version() >= 3, 120)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_of_two_schedulers_one_leads_and_the_other_takes_over_when_it_is_killed(host: Host) -> None:
     host.begin()
     host.start("gpu0", "rollout")
@@ -85,7 +85,7 @@ def test_of_two_schedulers_one_leads_and_the_other_takes_over_when_it_is_killed(
     until(lambda: host.version() >= before + 3, 60)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_pinned_slot_stays_where_a_person_put_it(host: Host) -> None:
     host.begin()
     host.start("gpu0", "rollout")

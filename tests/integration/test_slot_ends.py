@@ -18,7 +18,7 @@ def host(tmp_path: Path) -> Iterator[Host]:
         yield made
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(600)
 def test_a_fault_that_never_passes_parks_its_slot_with_the_reason_until_it_is_assigned_anew(host: Host) -> None:
     settings = json.loads((host.folder / "settings.json").read_text())
     settings["pools"] = {"rollout": {"command": "tests.integration.passing_fault"}}

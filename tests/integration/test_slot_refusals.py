@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import redis
 
 from broker.errors import Misconfigured
 from broker.fleet import FLEET, FLEET_VARIABLE, Fleet
@@ -93,10 +97,12 @@ def test_an_order_that_cannot_be_obeyed_is_answered_with_what_can(
 
 def test_an_order_to_a_pool_that_is_full_is_refused_with_those_who_have_it(host: Host) -> None:
     host.on_the_fleet(lambda fleet: fleet.offer("gpu7", "train", 1))
-    answer = host.celery("control", "-d", "gpu0@here", "assign_pool", "train", "7")["gpu0@here"]
+    try:
+        answer = host.celery("control", "-d", "gpu0@here", "assign_pool", "train", "7")["gpu0@here"]
+    finally:
+        host.on_the_fleet(lambda fleet: fleet.forget("gpu7"))
     assert "train may have 1 and has gpu7, nothing was moved; move one of them away first" in answer["refused"]
     assert host.said("gpu0")["epoch"] == 1
-    host.on_the_fleet(lambda fleet: fleet.forget("gpu7"))
 
 
 def test_a_worker_without_a_slot_says_how_to_give_it_one(host: Host) -> None:
@@ -107,6 +113,20 @@ def test_a_worker_without_a_slot_says_how_to_give_it_one(host: Host) -> None:
         )
     answer = until(lambda: host.celery("inspect", "slot_status").get("plain@here"))
     assert "start it with --slot NAME" in answer["error"]
+
+
+def test_a_persons_order_rings_the_slots_bell(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not wait for the slot's next look at its record."""
+    monkeypatch.setenv(FLEET_VARIABLE, FLEET)
+    with redis.Redis.from_url(host.url) as client, client.pubsub() as listening:
+        listening.psubscribe("*pidbox*")
+        told = asyncio.run(order(host.url, host.folder, saved_run(host.folder), "gpu0", "", ""))
+        assert "ordered to no pool" in told and "bell" not in told
+        heard = until(lambda: (said := listening.get_message(timeout=1)) and said["type"] == "pmessage" and said, 20)
+    message = json.loads(heard["data"])
+    body = json.loads(base64.b64decode(message["body"]))
+    assert (body["method"], body["destination"]) == ("assign_pool", ["gpu0@here"])
+    assert body["arguments"] == {"pool": "", "epoch": host.reach("gpu0", state="vacant", epoch=2)["epoch"]}
 
 
 async def test_a_person_cannot_give_a_pool_more_slots_than_it_may_have(

@@ -20,7 +20,7 @@ def host(tmp_path: Path) -> Iterator[Host]:
         yield made
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_host_that_comes_back_after_its_slot_was_taken_over_ends_with_its_controller(host: Host) -> None:
     host.begin()
     host.start("gpu1", "train")

@@ -23,6 +23,9 @@ from deploy.run_check import load_run
 from deploy.run_folder import new_run_folder
 from tests.integration.test_launcher import QUICK, SLOWER, lay_model, left_over, until
 
+UNANSWERED = 69
+"""Exit code of a Celery command to which no worker has replied."""
+
 
 class Host:
     """A server, a run on it, its light roles, and as many slot workers as a test starts."""
@@ -70,7 +73,15 @@ class Host:
 
     def reach(self, slot: str, **facts: Any) -> dict[str, Any]:
         """Its report, once it says these facts."""
-        return until(lambda: (said := self.said(slot)) and facts.items() <= said.items() and said, 40)
+
+        def found() -> Any:
+            said = self.said(slot)
+            return said and facts.items() <= said.items() and said
+
+        try:
+            return until(found, 40)
+        except AssertionError:
+            raise AssertionError(f"{slot} never said {facts}; it says {self.said(slot)}") from None
 
     def order(self, slot: str, pool: str) -> None:
         async def move(fleet: Fleet) -> None:
@@ -80,13 +91,22 @@ class Host:
         self.on_the_fleet(move)
 
     def celery(self, *arguments: str) -> Any:
-        done = subprocess.run(  # noqa: PLW1510 - the exit code is what is looked at
-            [sys.executable, "-m", "celery", "-A", "scheduler.slots", *arguments, "--json", "--timeout", "3"],
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        """What a stock Celery command answers. A slot may report before its worker listens to commands: nobody has
+        heard one that is not answered. Named workers are waited for until they answer, all others for three seconds.
+        """
+        patience = "15" if "-d" in arguments else "3"
+
+        def answered() -> subprocess.CompletedProcess[str] | None:
+            done = subprocess.run(  # noqa: PLW1510 - the exit code is what is looked at
+                [sys.executable, "-m", "celery", "-A", "scheduler.slots", *arguments, "--json", "--timeout", patience],
+                env=self.environment,
+                capture_output=True,
+                text=True,
+                timeout=90,
+            )
+            return None if done.returncode == UNANSWERED else done
+
+        done = until(answered, 40)
         assert done.returncode == 0, done.stdout + done.stderr
         answers = json.loads(done.stdout)
         return answers if isinstance(answers, dict) else {node: one for each in answers for node, one in each.items()}

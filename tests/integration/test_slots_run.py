@@ -34,7 +34,7 @@ def assert_ended_well(folder: Path) -> None:
     assert left_over(folder) == []
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("slots", [1, 2])
 def test_a_run_on_slots_goes_to_its_end(made: Callable[..., Path], slots: int) -> None:
     folder = made(f"scheduler.slots={slots}", *BRISK, "run.steps=6", "prompts.eval.size=0")
@@ -45,7 +45,7 @@ def test_a_run_on_slots_goes_to_its_end(made: Callable[..., Path], slots: int) -
     assert "only train opens a closed run" in " ".join(told)
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(600)
 def test_a_person_sees_slots_and_pins_them_and_ctrl_c_leaves_nothing(made: Callable[..., Path]) -> None:
     folder = made("scheduler.slots=2", *BRISK, "train.options={pace_s=0.1}", "run.steps=100000", "broker.drain_s=10")
     launched = Launched(folder)
