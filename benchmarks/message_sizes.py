@@ -26,7 +26,7 @@ class Parts:
     @property
     def bytes(self) -> int:
         """Of the whole body on the server, names included."""
-        prompt = codec.encode_prompt(Group(id="", kind="train", prompt=self.prompt))
+        prompt = codec.encode_prompt(Group(id="bench", kind="train", prompt=self.prompt))
         fields = prompt | codec.encode_rollouts(self.rollouts) | codec.encode_scores(self.scores)
         return codec.size_of(fields)
 
