@@ -45,7 +45,7 @@ def present(snapshot: Snapshot, steps: Sequence[Record]) -> dict[str, Any]:
         "detail": snapshot.detail,
         "finished": snapshot.finished,
         "elapsed_s": round(snapshot.elapsed_s, 1),
-        "version": newest_version({"version": snapshot.version}, steps),
+        "version": newest_version({"version": snapshot.version}, steps) if steps else snapshot.version,
         "accuracy": [snapshot.accuracy_start, snapshot.accuracy],
         "tokens_per_s": snapshot.tokens_per_s,
         "completions_per_s": snapshot.completions_per_s,

@@ -33,6 +33,8 @@ from deploy.dashboard.rollout_text import group_facts
 from deploy.dashboard.watch import Watch, encoded
 
 PAGE = Path(__file__).parent / "page"
+RETRY_MS = 1000
+"""After so long a browser that lost the server tries again."""
 
 
 def application(root: Path, token: str = "") -> Starlette:
@@ -109,6 +111,7 @@ async def events(request: Request) -> Response:
     watched = watch(request)
 
     async def lines() -> AsyncGenerator[str]:
+        yield f"retry: {RETRY_MS}\n\n"
         async with contextlib.aclosing(watched.messages()) as messages:
             async for event, message in messages:
                 yield encoded(event, message)

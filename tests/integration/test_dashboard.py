@@ -147,7 +147,7 @@ def test_an_empty_run_and_one_that_does_not_exist(dashboard: Dashboard, root: Pa
     told = dashboard.json(f"/api/runs/{lay_run(root).name}")
     assert (told["now"]["stage"], told["now"]["version"], told["steps"], told["history"]) == (
         "has not begun",
-        0,
+        -1,
         [],
         [],
     )

@@ -16,7 +16,7 @@ const COLUMNS = [
 
 export class Rollouts {
   constructor(source) {
-    Object.assign(this, { source, words: new URLSearchParams(), open: null, rows: [], asked: 0, chosen: -1 });
+    Object.assign(this, { source, words: new URLSearchParams(), open: null, rows: [], asked: 0, chosen: -1, fate: "" });
     this.count = h("span", { class: "count", role: "status" });
     this.form = this.makeForm();
     this.body = h("tbody", {});
@@ -33,13 +33,13 @@ export class Rollouts {
     const range = (name, label, step) => h("fieldset", {}, h("legend", {}, label),
       h("input", { name: `${name}_min`, type: "number", step, placeholder: "from", "aria-label": `${label} from` }),
       h("input", { name: `${name}_max`, type: "number", step, placeholder: "to", "aria-label": `${label} to` }));
-    this.fates = h("select", { name: "fate" }, h("option", { value: "" }, "any"));
+    this.fates = h("select", { name: "fate", onchange: () => { this.fate = this.fates.value; } }, h("option", { value: "" }, "any"));
     return h("form", { class: "filters panel", role: "search", oninput: () => wait(() => this.filter()), onsubmit: (event) => { event.preventDefault(); this.filter(); } },
       h("label", { class: "grow" }, "Text, group or answer", h("input", { name: "text", type: "search", placeholder: "press / to search", autocomplete: "off" })),
       h("label", {}, "Fate", this.fates),
       h("label", {}, "Kind", h("select", { name: "kind" }, ["", "train", "eval"].map((kind) => h("option", { value: kind }, kind || "any")))),
       range("reward", "Reward", "any"), range("length", "Tokens", "1"), range("version", "Version", "1"),
-      h("button", { type: "button", onclick: () => { this.form.reset(); this.filter(); } }, "Clear"), this.count);
+      h("button", { type: "button", onclick: () => { this.form.reset(); this.fate = ""; this.filter(); } }, "Clear"), this.count);
   }
 
   /** From the address: `#rollouts?fate=stale&group=…`. */
@@ -47,7 +47,7 @@ export class Rollouts {
     const open = words.get("group");
     words.delete("group");
     for (const input of this.form.elements) if (input.name && input !== this.fates) input.value = words.get(input.name) ?? "";
-    this.words = words;
+    [this.words, this.fate] = [words, words.get("fate") ?? ""];
     await this.load();
     if (open && open !== this.open) await this.show(open);
     else if (!open) this.close();
@@ -93,10 +93,9 @@ export class Rollouts {
     replace(this.body, this.rows.map((row, index) => this.row(row, index)));
     if (!this.rows.length) this.body.append(h("tr", {}, h("td", { colspan: COLUMNS.length, class: "nothing" }, nothing(found))));
     const fates = Object.entries(found.fates ?? {});
-    const fate = this.words.get("fate") ?? "";
     replace(this.fates, h("option", { value: "" }, "any"), fates.map(([name, count]) => {
       const value = name.replace(/^retired /, "");
-      return h("option", { value, selected: value === fate }, `${name.replaceAll("_", " ")} (${whole(count)})`);
+      return h("option", { value, selected: value === this.fate }, `${name.replaceAll("_", " ")} (${whole(count)})`);
     }));
     say(this.count, found.reading !== undefined ? `reading the archive, ${Math.round(found.reading * 100)} %` : counted(found, this.source.isFrozen));
     this.drawPager(found);
