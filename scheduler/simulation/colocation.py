@@ -13,6 +13,7 @@ from heapq import heapify, heappop, heapreplace
 
 from scheduler.observation import Service
 from scheduler.simulation.outcome import Outcome
+from scheduler.simulation.scaling import gang_speed
 from scheduler.simulation.workload import Cargo
 
 SWITCHES = 3
@@ -36,7 +37,7 @@ def colocated(cargo: Cargo) -> Outcome:
             kept += len(survivors)
             train_s += sum(survivors)
             now += load.switch_s * (SWITCHES - 1)
-        now += train_s / slots + load.step_s + load.switch_s
+        now += train_s / gang_speed(slots, load.scaling) + load.step_s + load.switch_s
         useful["train"] += train_s
     moving_s = slots * load.versions * SWITCHES * load.switch_s
     return Outcome(

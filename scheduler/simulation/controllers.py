@@ -18,6 +18,7 @@ from scheduler.placements.pressure import Pressure
 from scheduler.planner import Decision, Move, Rules, plan
 from scheduler.pools import SHIPPED, Pool
 from scheduler.rates import Rates
+from scheduler.simulation.scaling import fluid_slots
 from scheduler.simulation.view import reported
 from scheduler.simulation.workload import Workload
 from scheduler.simulation.world import World
@@ -96,10 +97,15 @@ class Oracle(Scheduled):
         super().__init__("oracle", placement, load, rules=rules)
 
     def service(self, world: World) -> Mapping[str, Service]:
-        """The mean of all open groups: exactly the work that comes next."""
+        """The mean of all open groups: exactly the work that comes next. Training costs what it does in a gang of the
+        size that is best for that."""
         known = self.rates.service()
         found: dict[str, Service] = {}
-        for (pool, shape), item_s in zip(world.load.shapes.items(), world.cargo.mean_work(world.last), strict=True):
+        surviving = self.survival.share(world.trained + world.backlog[SCORED], world.retired)
+        rollout, judge, train = world.cargo.mean_work(world.last)
+        best = fluid_slots((rollout / surviving, judge / surviving, train), world.cargo.slots, world.load.scaling)[-1]
+        train *= max(1.0, best) ** (1 - world.load.scaling)
+        for (pool, shape), item_s in zip(world.load.shapes.items(), (rollout, judge, train), strict=True):
             begun = known[pool].begun_s if pool in known else 0.0
             found[pool] = replace(shape, item_s=item_s, begun_s=begun, move_s=0.0)
         return found

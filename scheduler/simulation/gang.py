@@ -10,12 +10,14 @@ from collections import Counter
 from collections.abc import Mapping
 from heapq import heappop, heappush
 
+from scheduler.simulation.scaling import gang_speed
+
 
 class Gang:
-    """Members join and leave only between two steps; a step takes its groups' seconds, divided by the members."""
+    """Members join and leave only between two steps; a step takes its groups' seconds over the speed of its members."""
 
-    def __init__(self, groups: int, step_s: float) -> None:
-        self.groups, self.step_s = groups, step_s
+    def __init__(self, groups: int, step_s: float, scaling: float) -> None:
+        self.groups, self.step_s, self.scaling = groups, step_s, scaling
         self.members: dict[str, None] = {}
         """In the order they joined."""
         self.ready: list[tuple[int, int]] = []
@@ -29,6 +31,11 @@ class Gang:
         self.batch: list[int] = []
         self.began = 0.0
         self.stamp = 0
+
+    @property
+    def speed(self) -> float:
+        """Of the members together, over that of one slot."""
+        return gang_speed(len(self.members), self.scaling)
 
     def opened(self, last: int) -> None:
         self.open[last] += 1
@@ -75,7 +82,7 @@ class Gang:
         """Start the step; when it ends."""
         self.began = now
         self.stamp += 1
-        return now + work_s / len(self.members) + self.step_s
+        return now + work_s / self.speed + self.step_s
 
     def end(self) -> list[int]:
         """The step is done: its groups."""

@@ -1,9 +1,10 @@
 """The best division that never changes, found knowing the whole run.
 
 For: the strongest static baseline. Not for: anything one could know beforehand. All divisions are ranked by an estimate
-(each version takes as long as its most loaded pool: Σ_v max_s W_s(v)/n_s), the best of them are simulated, and then
-neighbours of the best, one slot moved, until none is better. Past `ALL` slots only divisions around the fluid split are
-ranked: they are too many, and the estimate is convex; and neighbours are no closer than `FINEST` of all slots.
+(each version takes as long as its most loaded pool: Σ_v max_s W_s(v)/n_s, n^β for the gang that trains), the best of
+them are simulated, and then neighbours of the best, one slot moved, until none is better. Past `ALL` slots only
+divisions around the fluid split are ranked: they are too many, and the estimate is convex; and neighbours are no closer
+than `FINEST` of all slots.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.simulation.controllers import static
+from scheduler.simulation.scaling import fluid_slots
 from scheduler.simulation.workload import Cargo
 from scheduler.simulation.world import World
 
@@ -51,8 +53,10 @@ def best_static(cargo: Cargo) -> dict[str, int]:
 def ranked(cargo: Cargo) -> list[Division]:
     """Divisions, the best bound first."""
     work, slots = cargo.work_by_version(), cargo.slots
-    divisions = np.array(list(every(slots) if slots <= ALL else around(work, slots)))
-    estimate = (work[:, None, :] / divisions[None, :, :]).max(axis=2).sum(axis=0)
+    divisions = np.array(list(every(slots) if slots <= ALL else around(work, slots, cargo.workload.scaling)))
+    speeds = divisions.astype(np.float64)
+    speeds[:, 2] **= cargo.workload.scaling
+    estimate = (work[:, None, :] / speeds[None, :, :]).max(axis=2).sum(axis=0)
     order = np.argsort(estimate, kind="stable")
     return [(int(a), int(b), int(c)) for a, b, c in divisions[order]]
 
@@ -69,9 +73,9 @@ def every(slots: int) -> Iterator[Division]:
             yield rollout, judge, slots - rollout - judge
 
 
-def around(work: NDArray[np.float64], slots: int) -> Iterator[Division]:
+def around(work: NDArray[np.float64], slots: int, scaling: float) -> Iterator[Division]:
     """A grid over what the fluid split is at some time of the run."""
-    shares = work / work.sum(axis=1, keepdims=True) * slots
+    shares = np.array([fluid_slots(version, slots, scaling) for version in work.tolist()])
     low, high = np.floor(shares.min(axis=0)), np.ceil(shares.max(axis=0))
     step = max(1, slots // 256)
     for rollout in range(max(1, int(low[0])), int(high[0]) + 1, step):

@@ -62,7 +62,7 @@ def moment(world: World) -> dict[str, float]:
 def training_s(world: World) -> float:
     """Slot-seconds that the step in training has done so far; booked when it ends."""
     gang = world.gang
-    return min(sum(world.work[group][2] for group in gang.batch), (world.now - gang.began) * len(gang.members))
+    return min(sum(world.work[group][2] for group in gang.batch), (world.now - gang.began) * gang.speed)
 
 
 def outcome_of(world: World) -> Outcome:

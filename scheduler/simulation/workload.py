@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.observation import Service
+from scheduler.simulation.scaling import least_slot_s
 
 Curve = Sequence[tuple[float, float]]
 """(share of the run's versions, value), piecewise linear in between."""
@@ -44,6 +45,8 @@ class Workload:
     """(constant, per L)"""
     train: tuple[float, float] = (0.3, 0.15)
     """(per L, per L²): a·L + b·L², the second term for attention."""
+    scaling: float = 1.0
+    """β: n slots that train are n^β times as fast as one; 1 is linear, 0.8 makes twice as many 1.74 times as fast."""
     step_s: float = 0.5
     """Of every training step beside its groups: publishing the weights."""
     shapes: dict[str, Service] = field(
@@ -148,6 +151,8 @@ class Cargo:
         return work
 
     def fluid_throughput(self) -> float:
-        """Trained groups per second if no slot ever idled: N/ΣD. Nothing can be faster."""
+        """Trained groups per second if no slot ever idled: N/ΣD, each training slot as fast as its gang lets it be.
+        Nothing can be faster."""
         trained = self.workload.versions * self.workload.groups(self.slots)
-        return trained * self.slots / float(self.work_by_version().sum())
+        rollout, judge, train = self.work_by_version().sum(axis=0).tolist()
+        return trained * self.slots / least_slot_s(rollout + judge, train, self.slots, self.workload.scaling)

@@ -19,6 +19,14 @@ WORKLOADS = {
             spread=0.3,
         ),
         Workload(
+            name="sublinear",
+            about="as drift, and a training step on twice the slots is only 1.74 times as fast",
+            length=((0, 1), (1, 8)),
+            train=(0.3, 0.15),
+            spread=0.3,
+            scaling=0.8,
+        ),
+        Workload(
             name="surge",
             about="1k tokens for the first third, 8k in the second, 1k again",
             length=((0, 1), (0.3, 1), (0.36, 8), (0.64, 8), (0.7, 1), (1, 1)),

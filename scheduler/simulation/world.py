@@ -5,7 +5,7 @@ For: what happens when. Not for: where slots should be (a `Controller`), nor wha
 Real: the admission cap and the rank rule (`broker.admission`), oldest-first batches, the lifecycle table, exact
 backlogs, and whatever the controller calls. Approximate: a group's siblings are one job as long as their sum asks for;
 work goes to the slot with fewest groups in hand; the train pool is one gang whose step takes the batch's seconds over
-its members, and which slots join and leave between steps; weights reach a producer at once; a group given back loses
+its speed, and which slots join and leave between steps; weights reach a producer at once; a group given back loses
 what was generated.
 """
 
@@ -71,7 +71,7 @@ class World:
         self.retired = 0
         self.pools = {name: SharedPool(name) for name in SHARED}
         self.backlog: Counter[str] = Counter({PROMPTS: 0, ROLLOUTS: 0, SCORED: 0})
-        self.gang = Gang(self.groups, self.load.step_s)
+        self.gang = Gang(self.groups, self.load.step_s, self.load.scaling)
         self.useful_s: dict[str, float] = {TRAIN: 0.0, **dict.fromkeys(SHARED, 0.0)}
         self.moves = Moves(self)
         self.stale_sum = self.stale_max = self.trained = 0

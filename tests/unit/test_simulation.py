@@ -16,7 +16,8 @@ from scheduler.placements.pressure import Pressure
 from scheduler.simulation.colocation import colocated, slot_s
 from scheduler.simulation.comparison import COLOCATED, ORACLE, STATIC, compare
 from scheduler.simulation.controllers import Scheduled, static
-from scheduler.simulation.gang import last_at_risk
+from scheduler.simulation.gang import Gang, last_at_risk
+from scheduler.simulation.scaling import fluid_slots, gang_speed, least_slot_s
 from scheduler.simulation.shared_slot import SharedSlot
 from scheduler.simulation.static_search import best_static, every, ranked
 from scheduler.simulation.workload import Cargo, Workload
@@ -244,3 +245,48 @@ def test_counting_open_groups_by_last_version_finds_what_the_runs_own_rule_finds
     rank = first_at_risk(lasts, version, groups)
     counted = {last: lasts.count(last) for last in range(version, version + 5)}
     assert last_at_risk(counted, version, groups) == (None if rank is None else lasts[rank])
+
+
+def test_a_gang_of_twice_the_members_is_as_much_faster_as_was_said() -> None:
+    seconds: list[float] = []
+    for members in (4, 8):
+        gang = Gang(groups=1, step_s=0.0, scaling=0.8)
+        gang.members = dict.fromkeys(map(str, range(members)))
+        seconds.append(gang.begin(100.0, now=0.0))
+    assert seconds[0] / seconds[1] == pytest.approx(2**0.8)
+    assert seconds[0] == pytest.approx(100 / 4**0.8)
+
+
+@pytest.mark.parametrize("scaling", [0.38, 0.8, 1.0])
+@pytest.mark.parametrize("slots", [3, 64, 1000])
+def test_at_the_fluid_division_of_a_gang_that_scales_badly_no_pool_waits(slots: int, scaling: float) -> None:
+    work = (300.0, 60.0, 90.0)
+    rollout, judge, train = fluid_slots(work, slots, scaling)
+    assert rollout + judge + train == pytest.approx(slots)
+    paces = [rollout / work[0], judge / work[1], gang_speed(train, scaling) / work[2]]
+    assert paces == [pytest.approx(paces[0])] * 3
+    assert least_slot_s(work[0] + work[1], work[2], slots, scaling) == pytest.approx(slots / paces[0])
+
+
+def test_where_training_scales_badly_the_right_division_is_found_by_measuring() -> None:
+    """Nobody tells the scheduler how it scales: a step's slot-seconds grow with the gang, until no pool waits."""
+    load = replace(WORKLOADS["constant"].shortened(40), scaling=0.6)
+    cargo = Cargo(load, 0, 64)
+    world = World(cargo, Scheduled("pressure", Pressure(), load), records=True)
+    outcome = world.run()
+    assert outcome.steady > 0.9 * cargo.fluid_throughput()
+    late = outcome.course["slots.train"][-len(outcome.course["seconds"]) // 3 :]
+    best = fluid_slots(cargo.work_by_version().sum(axis=0).tolist(), 64, 0.6)[-1]
+    linear = fluid_slots(cargo.work_by_version().sum(axis=0).tolist(), 64, 1.0)[-1]
+    assert abs(sum(late) / len(late) - best) < 0.25 * (best - linear)
+
+
+def test_every_system_pays_for_a_gang_that_scales_badly() -> None:
+    linear, bad = (
+        compare(replace(small("drift", 10), scaling=scaling), 12, [0], Pressure(), "pressure") for scaling in (1.0, 0.5)
+    )
+    assert bad.fluid[0] < linear.fluid[0]
+    assert bad.static["train"] > linear.static["train"]
+    for system in (STATIC, COLOCATED, ORACLE):
+        assert bad.mean(system) < 0.95 * linear.mean(system), system
+    assert all(found.throughput <= bad.fluid[0] for (found,) in bad.outcomes.values())
