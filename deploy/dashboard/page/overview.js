@@ -130,7 +130,7 @@ export class Overview {
     const { moves } = facts;
     const { decision } = facts.now;
     say(this.decision, decision && facts.now.live ? `last decision, ${clock(decision.age_s)} ago: ${decision.sentence}` : "");
-    this.flow.hidden = !facts.history.length && Boolean(facts.now.finished);
+    this.flow.hidden = this.behind.element.hidden = !facts.history.length && !facts.now.live;
     this.backlog.show(STREAMS.map((name) => (
       { name, colour: streamColour(name), points: facts.timeline((one) => one.backlog[name]) })), moves);
     this.pools.show(facts.pools.filter((pool) => !["feeder", "launcher"].includes(pool)).map((pool) => (

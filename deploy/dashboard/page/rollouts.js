@@ -97,7 +97,7 @@ export class Rollouts {
       const value = name.replace(/^retired /, "");
       return h("option", { value, selected: value === this.fate }, `${name.replaceAll("_", " ")} (${whole(count)})`);
     }));
-    say(this.count, found.reading !== undefined ? `reading the archive, ${Math.round(found.reading * 100)} %` : counted(found, this.source.isFrozen));
+    say(this.count, found.reading !== undefined ? `reading the archive${found.reading ? `, ${Math.round(found.reading * 100)} %` : " …"}` : counted(found, this.source.isFrozen));
     this.drawPager(found);
   }
 
