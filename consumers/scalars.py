@@ -22,8 +22,8 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from consumers.step_metrics import learned
 
 FOLDER = "tensorboard"
-FLUSH_S = 10
-"""At most so long until what was written is seen."""
+FLUSH_S = 1
+"""At most so long until what was written is seen, and what a `kill -9` takes along."""
 QUEUE = 1000
 """Events that may wait for the disk before a step does."""
 TIMES = {"wait_s": "time/wait_s", "train_s": "time/train_s", "publish_s": "time/publish_s", "seconds": "time/step_s"}

@@ -70,25 +70,29 @@ async def train(folder: Path, name: str, raw: dict[str, Any], meter: Meter, stop
         if not await asyncio.to_thread(catch_up, learner, store, trainer.live, trainer.train):
             trainer.live = await republish(broker, store, trainer.publication, trainer.live)
         log.info("caught up", version=trainer.live.version)
-        draw(trainer, folder, telemetry_section(raw))
+        drawn = draw(trainer, folder, telemetry_section(raw))
         trainer.records.recover(chain(store.manifests(), trainer.live.version, trainer.live.epoch), store)
         meter.version = trainer.live.version
         await trainer.run()
         await asyncio.to_thread(learner.close)
+        if drawn is not None:
+            drawn.close()
     await broker.close()
 
 
-def draw(trainer: Trainer, folder: Path, settings: TelemetrySection) -> None:
-    """From now on each step and evaluation is counted, and drawn for TensorBoard."""
+def draw(trainer: Trainer, folder: Path, settings: TelemetrySection) -> Scalars | None:
+    """From now on each step and evaluation is counted, and drawn for TensorBoard if that is wanted."""
     metrics, publication = trainer.meter.metrics, trainer.publication
     metrics.ask(lambda: [(PUBLISHED_BYTES, {}, publication.written_bytes)])
-    drawn: list[StepMetrics | Scalars] = [StepMetrics(metrics)]
+    counts, scalars = StepMetrics(metrics), None
     if settings.tensorboard:
         from consumers.scalars import Scalars
 
-        drawn.append(Scalars(folder, goes_on_at=trainer.live.version + 1))
-    trainer.records.hears = [one.step for one in drawn]
-    trainer.measurement.hears = [one.evaluation for one in drawn]
+        scalars = Scalars(folder, goes_on_at=trainer.live.version + 1)
+    hearers = [one for one in (counts, scalars) if one is not None]
+    trainer.records.hears = [one.step for one in hearers]
+    trainer.measurement.hears = [one.evaluation for one in hearers]
+    return scalars
 
 
 def learner_of(folder: Path, raw: dict[str, Any]) -> Learner:

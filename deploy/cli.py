@@ -14,6 +14,7 @@ from broker.errors import TidemillError
 from deploy.commands.dashboard import dashboard
 from deploy.commands.fleet import scheduler, slots
 from deploy.commands.joining import join
+from deploy.commands.logs import logs
 from deploy.commands.looking import report
 from deploy.commands.machine import doctor
 from deploy.commands.records import audit, inspect
@@ -24,7 +25,22 @@ from deploy.commands.watching import status, top
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Asynchronous RLHF.")
 
-for command in (run, resume, status, top, dashboard, report, inspect, slots, scheduler, join, audit, simulate, doctor):
+for command in (
+    run,
+    resume,
+    status,
+    top,
+    logs,
+    dashboard,
+    report,
+    inspect,
+    slots,
+    scheduler,
+    join,
+    audit,
+    simulate,
+    doctor,
+):
     app.command()(command)
 # Its words belong to Redis, also those that begin with a dash.
 app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(redis)

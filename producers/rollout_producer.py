@@ -30,7 +30,7 @@ class RolloutProducer:
         async with self.follower.serving(delivery.entry):
             with bound_contextvars(version=self.meter.version):
                 rollouts = await self.engine.generate(group)
-        if self.meter.tokens == 0:
-            log.info("first rollouts", group=group.id)
+                if self.meter.tokens == 0:
+                    log.info("first rollouts", group=group.id)
         self.meter.tokens += len(rollouts.logprobs)
         return Forward(group=group.with_rollouts(rollouts))
