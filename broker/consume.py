@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
-from structlog.contextvars import bound_contextvars
+from structlog.contextvars import bind_contextvars
 
 from broker.archive import Archive
 from broker.cancellation import end, together
@@ -154,9 +154,11 @@ class Consuming:
             await self.a_place()
 
     async def work(self, delivery: Delivery, group: Group) -> None:
+        """In a task, and so a context, of its own: what is bound here is bound for this group alone."""
+        bind_contextvars(group=group.id)
         self.meter.taken_up(delivery, time.time())
         began = time.monotonic()
-        with self.meter.working() as share, bound_contextvars(group=group.id):
+        with self.meter.working() as share:
             try:
                 outcome = await answer(self.handle, delivery, group, self.rules.max_attempts)
             except (Broken, Misconfigured) as error:
@@ -254,9 +256,17 @@ class Consuming:
         while self.held and time.monotonic() < deadline:
             await self.a_place()
         await end(self.held.values())
+        deadline = time.monotonic() + self.rules.block_s
+        while any(map(has_answered, self.held.values())) and time.monotonic() < deadline:
+            await self.a_place()  # settling has them in its hands: released as well they would be settled twice
         if self.held:
             await self.settle([(self.deliveries[entry_id], Release(reason="drained")) for entry_id in self.held])
         self.held.clear()
+
+
+def has_answered(task: asyncio.Task[None]) -> bool:
+    """Whether the work came to an outcome."""
+    return task.done() and not task.cancelled() and task.exception() is None
 
 
 async def consume(

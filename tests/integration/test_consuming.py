@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker.consume import Consuming, Rules
 from broker.contract import RunState
 from broker.messages import Delivery, Group
-from broker.outcomes import Forward, Outcome
+from broker.outcomes import Forward, Outcome, Verdict
 from broker.streams import PROMPTS
 from broker.telemetry import Meter
 from tests.contract.broker_world import MemoryWorld, admit, join, open_run, rolled, state
@@ -21,6 +23,35 @@ GROUPS = 200
 
 async def forwarding(delivery: Delivery, group: Group) -> Outcome:
     return Forward(group=rolled(group))
+
+
+@pytest.mark.timeout(60)
+async def test_what_is_answered_at_a_drains_deadline_is_settled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = MemoryWorld()
+    await open_run(world, cap=GROUPS)
+    broker = await join(world)
+    await admit(broker, 4)
+    stop, settle = asyncio.Event(), broker.settle
+
+    async def slow(reader: str, settlements: Sequence[tuple[Delivery, Outcome]]) -> list[Verdict]:
+        stop.set()  # told to leave while this is on its way
+        await asyncio.sleep(0.3)
+        return await settle(reader, settlements)
+
+    async def one_answers(delivery: Delivery, group: Group) -> Outcome:
+        if delivery.entry.group != first:
+            await asyncio.sleep(60)
+        return Forward(group=rolled(group))
+
+    first = min((await broker.books()).open)
+    monkeypatch.setattr(broker, "settle", slow)
+    meter, rules = Meter(), Rules(capacity=4, block_s=1.0, drain_s=0.05)
+    with capture_logs() as logged:
+        await asyncio.wait_for(Consuming(broker, PROMPTS, "slot", one_answers, rules, meter, stop).run(), 30)
+    assert [line for line in logged if line["event"] == "another reader was first"] == []
+    assert meter.items == 1
+    streams = [line.stream for line in (await broker.books()).open.values()]
+    assert sorted(streams) == ["prompts", "prompts", "prompts", "rollouts"]
 
 
 @pytest.mark.timeout(30)

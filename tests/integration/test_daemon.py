@@ -6,7 +6,6 @@ Run, streams and records are real. Slots are words in the fleet's record: what t
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import shutil
 import time
@@ -20,6 +19,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from broker import embedded_server
+from broker.cancellation import end
 from broker.fleet import Fleet, Served
 from broker.settings import RUN_SETTINGS_FILE
 from deploy.run_check import load_run
@@ -86,9 +86,7 @@ class Scene:
     async def kill(self, task: asyncio.Task[None]) -> None:
         """Without a last word: the lease stays until it ends."""
         self.running.remove(task)
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+        await end([task])
 
 
 @pytest.fixture
