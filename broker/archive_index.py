@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import astuple, fields
 from pathlib import Path
 from types import TracebackType
@@ -195,6 +195,17 @@ class GroupIndex:
                 if place == Place(*lies):
                     return closed_of(record)
         return None
+
+    def read_all(self) -> Iterator[Closed]:
+        """The record that counts of every group, file by file."""
+        with self.lock:
+            lie = self.base.execute("SELECT file, frame, number FROM groups WHERE latest = 1").fetchall()
+        count = {(file, Place(frame, number)) for file, frame, number in lie}
+        for file in sorted({file for file, _ in count}):
+            with contextlib.suppress(FileNotFoundError):
+                for place, record in file_records(self.folder / file):
+                    if (file, place) in count:
+                        yield closed_of(record)
 
     def ids(self) -> list[str]:
         with self.lock:

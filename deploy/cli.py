@@ -13,6 +13,7 @@ import typer
 from broker.errors import TidemillError
 from deploy.commands.dashboard import dashboard
 from deploy.commands.fleet import scheduler, slots
+from deploy.commands.groups import rescore, show
 from deploy.commands.joining import join
 from deploy.commands.logs import logs
 from deploy.commands.looking import report
@@ -33,6 +34,8 @@ for command in (
     logs,
     dashboard,
     report,
+    show,
+    rescore,
     inspect,
     slots,
     scheduler,

@@ -5,9 +5,10 @@ For: reading what the server holds, as it stands. Not for: changing it, or strea
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -44,6 +45,15 @@ def no_answer(url: str, error: redis.RedisError) -> Unavailable:
         f"{without_password(url)} does not answer within {ANSWER_S:g} s ({type(error).__name__}: {error}); nothing was "
         f"changed; check that it runs and that this host reaches it"
     )
+
+
+@contextlib.contextmanager
+def asking(url: str) -> Generator[None]:
+    """Questions to a server; raises Unavailable when it does not answer one of them."""
+    try:
+        yield
+    except redis.RedisError as error:
+        raise no_answer(url, error) from None
 
 
 class Records:
