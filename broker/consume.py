@@ -30,6 +30,9 @@ from broker.telemetry import Meter
 
 log = structlog.get_logger()
 
+SETTLING_S = 5.0
+"""Longest an outcome that is being settled is waited for at a drain's deadline."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
@@ -256,7 +259,7 @@ class Consuming:
         while self.held and time.monotonic() < deadline:
             await self.a_place()
         await end(self.held.values())
-        deadline = time.monotonic() + self.rules.block_s
+        deadline = time.monotonic() + SETTLING_S
         while any(map(has_answered, self.held.values())) and time.monotonic() < deadline:
             await self.a_place()  # settling has them in its hands: released as well they would be settled twice
         if self.held:

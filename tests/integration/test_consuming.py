@@ -45,7 +45,7 @@ async def test_what_is_answered_at_a_drains_deadline_is_settled_once(monkeypatch
 
     first = min((await broker.books()).open)
     monkeypatch.setattr(broker, "settle", slow)
-    meter, rules = Meter(), Rules(capacity=4, block_s=1.0, drain_s=0.05)
+    meter, rules = Meter(), Rules(capacity=4, block_s=0.1, drain_s=0.05)
     with capture_logs() as logged:
         await asyncio.wait_for(Consuming(broker, PROMPTS, "slot", one_answers, rules, meter, stop).run(), 30)
     assert [line for line in logged if line["event"] == "another reader was first"] == []
