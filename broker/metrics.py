@@ -34,6 +34,8 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.made: dict[str, Counter | Gauge | Histogram] = {}
+        self.children: dict[tuple[str, ...], Counter | Gauge | Histogram] = {}
+        """Kept by name and labels: the library takes ten times as long to find one."""
 
     def count(self, what: Measure, amount: float = 1, **labels: str) -> None:
         cast("Counter", self.of(what, labels)).inc(amount)
@@ -46,9 +48,15 @@ class Metrics:
 
     def of(self, what: Measure, labels: Mapping[str, str]) -> Counter | Gauge | Histogram:
         """The library's own object for it, made when first asked for."""
+        key = (what.name, *labels.values())
+        if key not in self.children:
+            self.children[key] = self.child(what, labels)
+        return self.children[key]
+
+    def child(self, what: Measure, labels: Mapping[str, str]) -> Counter | Gauge | Histogram:
         if what.name not in self.made:
             self.made[what.name] = self.make(what)
-        return self.made[what.name].labels(**labels) if labels else self.made[what.name]
+        return self.made[what.name].labels(*(labels[name] for name in what.labels)) if labels else self.made[what.name]
 
     def make(self, what: Measure) -> Counter | Gauge | Histogram:
         name = f"tidemill_{what.name}"

@@ -6,7 +6,7 @@ For: one group through the gate and the engine. Not for: streams (`broker.consum
 from __future__ import annotations
 
 import structlog
-from structlog.contextvars import bound_contextvars
+from structlog.contextvars import bind_contextvars
 
 from broker.messages import Delivery, Group
 from broker.outcomes import Forward, Outcome
@@ -28,9 +28,9 @@ class RolloutProducer:
 
     async def __call__(self, delivery: Delivery, group: Group) -> Outcome:
         async with self.follower.serving(delivery.entry):
-            with bound_contextvars(version=self.meter.version):
-                rollouts = await self.engine.generate(group)
-                if self.meter.tokens == 0:
-                    log.info("first rollouts", group=group.id)
+            bind_contextvars(version=self.meter.version)  # of this group's task
+            rollouts = await self.engine.generate(group)
+        if self.meter.tokens == 0:
+            log.info("first rollouts", group=group.id)
         self.meter.tokens += len(rollouts.logprobs)
         return Forward(group=group.with_rollouts(rollouts))

@@ -23,6 +23,7 @@ from deploy.records import records
 from deploy.run_check import saved_run
 from deploy.server import reachable
 from tests.integration.test_launcher import SLOWER, Launched, left_over, made, report_of, until
+from tests.integration.test_slots_run import BRISK
 from tests.unit.test_scalars import curves
 
 __all__ = ["made"]
@@ -108,6 +109,38 @@ def test_a_run_can_be_watched_from_its_start_through_a_resume_to_its_end(made: C
     assert_logs_carry_their_names(folder)
     assert_logs_are_told(folder)
     assert_curves_are_whole(folder)
+
+
+@pytest.mark.timeout(200)
+def test_a_fleet_tells_of_its_slots_and_of_who_moves_them(made: Callable[..., Path]) -> None:
+    folder = made("scheduler.slots=2", *BRISK, *SLOWER, "prompts.eval.size=0")
+    launched = Launched(folder)
+    launched.reach(2, within_s=60)
+    processes = {
+        "slot-0",
+        "slot-0.worker",
+        "slot-1",
+        "slot-1.worker",
+        "scheduler-0",
+        "feeder-0",
+        "reward-0",
+        "launcher",
+    }
+    until(lambda: set(targets(folder)) == processes, 30)
+    until(lambda: everything(folder).get(("tidemill_slots", "scheduler", "train", "serving")) == 1, 30)
+    told = everything(folder)
+    for pool in ("train", "rollout"):
+        assert told["tidemill_slot_state", "slot", pool, "serving"] == 1
+        assert told["tidemill_move_seconds_count", "slot", "none", pool] == 1
+        assert told["tidemill_slots_wanted", "scheduler", pool] == 1
+    assert told["tidemill_scheduler_leading", "scheduler"] == 1
+    assert told["tidemill_scheduler_cycles_total", "scheduler"] > 0
+    launched.interrupt()
+    assert launched.end(within_s=60) == 130, launched.text()
+    assert targets(folder) == {}
+    lines = list(Story(folder, Filter(slot="slot-1")).so_far())
+    assert {(one["process"], one["role"]) for one in lines} == {("slot-1", "rollout"), ("slot-1.worker", "slot")}
+    assert {one["run"] for one in lines} == {folder.name}
 
 
 def assert_everybody_tells(samples: Samples) -> None:
