@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import Any, Literal, Self, cast
 
+from broker.address import without_password
 from broker.errors import Fenced
 from broker.redis_connection import Arg, RedisConnection, text
-from broker.settings import without_password
 
 FLEET = "fleet"
 """Name of the fleet when none is given."""
@@ -71,6 +71,7 @@ class Served:
     run: str
     folder: str
     url: str
+    """Of the server, as whoever asks reaches it; the record itself says it without a password."""
     asked: str = ""
     """Which time somebody asked for it: a run that has ended goes on when it is asked for anew."""
 
@@ -227,18 +228,18 @@ class Fleet:
 
     async def serve(self, served: Served) -> None:
         """From now on the fleet works for this run."""
-        facts = cast("dict[Any, Any]", asdict(served))
+        facts = cast("dict[Any, Any]", recorded(served))
         await self.ask("naming the run", self.client.hset(self.prefix + "run", mapping=facts))
 
     async def remind(self, served: Served) -> Served:
         """Tell a server that has lost its records which run the fleet works for; the run it works for now, which is
         another when somebody named one meanwhile."""
-        flat = [part for pair in asdict(served).items() for part in pair]
-        return Served(**pairs(await self.script("remind", *flat)))
+        flat = [part for pair in recorded(served).items() for part in pair]
+        return replace(Served(**pairs(await self.script("remind", *flat))), url=self.connection.url)
 
     async def served(self) -> Served | None:
         raw = await self.ask("reading the run", self.client.hgetall(self.prefix + "run"))
-        return Served(**decoded(raw)) if raw else None
+        return replace(Served(**decoded(raw)), url=self.connection.url) if raw else None
 
     async def script(self, name: str, *args: Arg) -> Sequence[Any]:
         call = self.connection.known(fleet_script(name), self.prefix + "slots", self.prefix, *args)
@@ -253,6 +254,11 @@ class Fleet:
 def fleet_script(name: str) -> str:
     body = (resources.files("broker") / "scripts" / "fleet" / f"{name}.lua").read_text()
     return f"#!lua flags=allow-oom\n{body}"
+
+
+def recorded(served: Served) -> dict[str, str]:
+    """As it stands on the server, where others read it."""
+    return asdict(replace(served, url=without_password(served.url)))
 
 
 def raise_fenced(slot: str, reply: Sequence[Any]) -> None:

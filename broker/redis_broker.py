@@ -16,6 +16,7 @@ from typing import Any, Self, cast
 from redis.exceptions import OutOfMemoryError
 
 from broker import entries
+from broker.address import without_password
 from broker.contract import Admission, Announcement, Books, Evaluation, RunState
 from broker.errors import Unavailable
 from broker.messages import Delivery, Group, Kind
@@ -31,7 +32,6 @@ from broker.redis_forms import (
     why_closed,
 )
 from broker.redis_refusal import body_of, readable, verdicts_of
-from broker.settings import without_password
 from broker.streams import ROLE, WORK_STREAMS
 
 

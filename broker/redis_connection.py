@@ -37,6 +37,7 @@ from redis.exceptions import (
     TimeoutError as RedisTimeoutError,
 )
 
+from broker.address import for_client
 from broker.errors import Backpressure, Broken, Fenced, Misconfigured, Refused, Reset, TidemillError, Unavailable
 from broker.streams import Keys
 
@@ -117,8 +118,9 @@ def sort_error(error: Exception, doing: str) -> TidemillError:
 class RedisConnection:
     """Client, key names and the incarnation entered."""
 
-    def __init__(self, client: redis_asyncio.Redis, run: str) -> None:
+    def __init__(self, client: redis_asyncio.Redis, run: str, url: str = "") -> None:
         self.client = client
+        self.url = url
         self.run = run
         self.keys = Keys(run)
         self.incarnation = ""
@@ -130,7 +132,7 @@ class RedisConnection:
         included.
         """
         client = redis_asyncio.Redis.from_url(
-            url,
+            for_client(url),
             protocol=2,
             legacy_responses=True,
             decode_responses=False,
@@ -140,7 +142,7 @@ class RedisConnection:
             retry_on_timeout=False,
             health_check_interval=0,
         )
-        return cls(client, run)
+        return cls(client, run, url)
 
     async def ask(self, doing: str, call: Awaitable[T]) -> T:
         """Await one client call; its errors come out as ours."""

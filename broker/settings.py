@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -153,13 +151,6 @@ def log_level(section: TelemetrySection) -> str:
 def telemetry_section(raw: Mapping[str, Any]) -> TelemetrySection:
     """That of a run's saved settings; a run from before there was one has the defaults."""
     return load_section(TelemetrySection, "telemetry", raw.get("telemetry", {}))
-
-
-def without_password(url: str) -> str:
-    """The address as it may be shown: messages end in logs, and logs are read by many."""
-    shown = re.sub(r"(?<=password=)[^&]*", "…", url)
-    user, colon, _ = urlsplit(url).netloc.rpartition("@")[0].partition(":")
-    return re.sub(r"//[^/]*@", lambda _: f"//{user}:…@", shown, count=1) if colon else shown
 
 
 def load_section(kind: type[SectionT], name: str, values: Mapping[str, Any]) -> SectionT:

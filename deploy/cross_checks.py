@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from broker.address import PASSWORD_FILE_VARIABLE, has_password, without_password
 from broker.admission import cap
 from broker.errors import Misconfigured
+from broker.settings import URL_VARIABLE
 from broker.stop_rule import parse
 from consumers.settings import needs_judge
 from deploy.run_settings import RunSettings
@@ -45,7 +47,10 @@ def impossible(s: RunSettings) -> Iterator[tuple[str, str]]:
     if train.optimizer_steps > train.groups:
         wrong = f"[train] optimizer_steps = {train.optimizer_steps} with groups = {train.groups}: some would have none"
         yield wrong, "raise groups or lower optimizer_steps"
-    if not s.broker.url.startswith(URL_KINDS) and s.broker.url != "embedded":
+    if has_password(s.broker.url):
+        wrong = f"[broker] url = {without_password(s.broker.url)} holds a password, which would lie in the run's folder"
+        yield wrong, f"take it out; give the address in {URL_VARIABLE}, or a file in {PASSWORD_FILE_VARIABLE}"
+    elif not s.broker.url.startswith(URL_KINDS) and s.broker.url != "embedded":
         yield f'[broker] url = "{s.broker.url}" is no address', f'write "embedded" or {", ".join(URL_KINDS)}…'
     yield from goal_that_cannot_be_met(s)
     yield from memory_that_cannot_hold(s)

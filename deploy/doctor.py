@@ -16,8 +16,9 @@ from importlib import metadata
 from pathlib import Path
 
 from broker import embedded_server
+from broker.address import without_password
 from broker.errors import Misconfigured, TidemillError
-from broker.settings import URL_VARIABLE, without_password
+from broker.settings import URL_VARIABLE
 from deploy.cores import budget, usable_here
 from deploy.redis_command import ask
 from deploy.run_check import load_run

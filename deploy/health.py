@@ -21,6 +21,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from broker.address import for_client
 from broker.fleet import FLEET, FLEET_VARIABLE
 from broker.settings import URL_VARIABLE
 from broker.streams import Keys
@@ -56,7 +57,9 @@ class Cluster:
 
     def __init__(self, url: str, fleet: str) -> None:
         once = Retry(NoBackoff(), 0)
-        self.client: Any = redis.Redis.from_url(url, socket_timeout=ANSWER_S, retry=once, decode_responses=True)
+        self.client: Any = redis.Redis.from_url(
+            for_client(url), socket_timeout=ANSWER_S, retry=once, decode_responses=True
+        )
         self.fleet = Keys(fleet).prefix
 
     @property

@@ -18,8 +18,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from broker.address import for_client, without_password
 from broker.errors import Unavailable
-from broker.settings import without_password
 from broker.streams import Keys
 from deploy.records import records
 from deploy.report import make_report
@@ -37,7 +37,9 @@ NUMBER = re.compile(r"[\d.]+")
 def looking_client(url: str, **options: Any) -> redis.Redis:
     """A client for a look: it waits `ANSWER_S` once, not again and again."""
     once = Retry(NoBackoff(), 0)
-    return redis.Redis.from_url(url, socket_timeout=ANSWER_S, socket_connect_timeout=ANSWER_S, retry=once, **options)
+    return redis.Redis.from_url(
+        for_client(url), socket_timeout=ANSWER_S, socket_connect_timeout=ANSWER_S, retry=once, **options
+    )
 
 
 def no_answer(url: str, error: redis.RedisError) -> Unavailable:

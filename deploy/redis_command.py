@@ -13,8 +13,8 @@ from typing import Any
 
 import redis
 
+from broker.address import without_password
 from broker.errors import Misconfigured
-from broker.settings import without_password
 from deploy.inspection import Records, looking_client, no_answer, open_groups
 from deploy.slot_crew import fleet_of
 

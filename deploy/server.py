@@ -19,8 +19,9 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from broker import embedded_server
+from broker.address import for_client, without_password
 from broker.errors import Broken, Misconfigured
-from broker.settings import BrokerSection, broker_url, without_password
+from broker.settings import BrokerSection, broker_url
 
 EMBEDDED = "embedded"
 OLDEST = (7, 0)
@@ -86,7 +87,7 @@ async def check_given_server(url: str) -> None:
     """Raises Misconfigured when the server is unreachable, too old, or would throw work away."""
     shown = without_password(url)
     client = redis_asyncio.Redis.from_url(
-        url, socket_timeout=ANSWER_S, socket_connect_timeout=ANSWER_S, retry=Retry(NoBackoff(), 0)
+        for_client(url), socket_timeout=ANSWER_S, socket_connect_timeout=ANSWER_S, retry=Retry(NoBackoff(), 0)
     )
     try:
         async with asyncio.timeout(ANSWER_S), client:

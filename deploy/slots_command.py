@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from broker import embedded_server
+from broker.address import has_password
 from broker.errors import Misconfigured, Transient
 from broker.fleet import FLEET_VARIABLE, Assigned, Fleet, Pin, Wanted
 from broker.settings import URL_VARIABLE, broker_url
@@ -101,7 +102,8 @@ def environment(folder: Path, settings: RunSettings) -> str:
             )
         url = embedded_server.address(folder / "redis")
     facts = {URL_VARIABLE: url, FLEET_VARIABLE: fleet_of(folder.name)}
-    return "export " + " ".join(f"{name}={shlex.quote(value)}" for name, value in facts.items())
+    shown = {name: value for name, value in facts.items() if not has_password(value)}  # the shell has it already
+    return "export " + " ".join(f"{name}={shlex.quote(value)}" for name, value in shown.items())
 
 
 async def order(url: str, folder: Path, settings: RunSettings, slot: str, pool: str | None, pin: Pin) -> str:

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from celery import Celery
+
+from broker.address import for_client
 
 QUEUE = "control"
 ANSWER_S = 5.0
@@ -17,7 +20,7 @@ ANSWER_S = 5.0
 
 def application(url: str, fleet: str) -> Celery:
     """The application of this fleet on this server. It connects when it is used."""
-    address = celery_url(url)
+    address = celery_url(for_client(url))
     celery = Celery("tidemill", broker=address, backend=address)
     prefix = f"celery:{fleet}:"
     celery.conf.update(
@@ -39,8 +42,17 @@ def application(url: str, fleet: str) -> Celery:
 
 
 def celery_url(url: str) -> str:
-    """Celery's way of writing a server's address: unix:///path becomes redis+socket:///path."""
-    return url.replace("unix://", "redis+socket://", 1) if url.startswith("unix://") else url
+    """Celery's way of writing a server's address: unix:///path becomes redis+socket:///path, and over TLS it wants to
+    hear how certificates are checked: like everybody else, unless the address says otherwise.
+    """
+    if url.startswith("unix://"):
+        return url.replace("unix://", "redis+socket://", 1)
+    if not url.startswith("rediss://"):
+        return url
+    parts = urlsplit(url)
+    asked = {"ssl_cert_reqs": "required", **dict(parse_qsl(parts.query))}
+    asked["ssl_cert_reqs"] = f"CERT_{asked['ssl_cert_reqs'].upper().removeprefix('CERT_')}"
+    return urlunsplit(parts._replace(query=urlencode(asked)))
 
 
 def deadlines(address: str) -> dict[str, Any]:

@@ -207,15 +207,24 @@ async def test_only_the_leader_notes_what_moves_cost_and_its_successor_reads_it(
 
 async def test_a_fleet_serves_one_named_run(fleet: Fleet) -> None:
     assert await fleet.served() is None
-    served = Served(run="addition-1", folder="/runs/addition-1", url="unix:///x")
+    served = Served(run="addition-1", folder="/runs/addition-1", url=fleet.connection.url)
     await fleet.serve(served)
     assert await fleet.served() == served
 
 
+async def test_the_record_of_the_run_holds_no_password_and_each_uses_its_own_address(fleet: Fleet) -> None:
+    await fleet.serve(Served(run="addition-1", folder="/runs/addition-1", url="redis://:sesame@elsewhere:6379/0"))
+    record = await fleet.client.hgetall(fleet.prefix + "run")
+    assert record[b"url"] == "redis://:…@elsewhere:6379/0".encode()
+    served = await fleet.served()
+    assert served is not None and served.url == fleet.connection.url
+
+
 async def test_a_server_that_lost_the_run_is_reminded_but_never_overruled(fleet: Fleet) -> None:
-    old = Served(run="addition-1", folder="/runs/addition-1", url="unix:///x", asked="first")
+    url = fleet.connection.url
+    old = Served(run="addition-1", folder="/runs/addition-1", url=url, asked="first")
     assert await fleet.remind(old) == old
-    new = Served(run="addition-2", folder="/runs/addition-2", url="unix:///x", asked="second")
+    new = Served(run="addition-2", folder="/runs/addition-2", url=url, asked="second")
     await fleet.serve(new)
     assert await fleet.remind(old) == new
     assert await fleet.served() == new

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.settings import without_password
+from broker.address import without_password
 from deploy.closing import closing_lines, end_of, one_line, shipped_name
 from deploy.curve import draw_curve
 from deploy.records import GrowingFile, by_version, records
