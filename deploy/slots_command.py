@@ -92,8 +92,8 @@ async def last_word(url: str, folder: Path, now: float) -> str:
     return f"decided {duration(age_s)} ago: {story[-1]['sentence']}"
 
 
-def environment(folder: Path, settings: RunSettings) -> str:
-    """For a shell: where stock `celery` and `redis-cli` find the run's server and fleet. Raises Misconfigured."""
+def fleet_variables(folder: Path, settings: RunSettings) -> dict[str, str]:
+    """Where whoever joins the run's fleet finds it. Raises Misconfigured when its server has ended with the run."""
     url = broker_url(settings.broker)
     if url == EMBEDDED:
         if embedded_server.pid(folder / "redis") is None:
@@ -101,7 +101,12 @@ def environment(folder: Path, settings: RunSettings) -> str:
                 f"the server of {folder.name} ended with the run; nothing to connect to; `tidemill resume` starts it"
             )
         url = embedded_server.address(folder / "redis")
-    facts = {URL_VARIABLE: url, FLEET_VARIABLE: fleet_of(folder.name)}
+    return {URL_VARIABLE: url, FLEET_VARIABLE: fleet_of(folder.name)}
+
+
+def environment(folder: Path, settings: RunSettings) -> str:
+    """The same for a shell, where stock `celery` and `redis-cli` are used."""
+    facts = fleet_variables(folder, settings)
     shown = {name: value for name, value in facts.items() if not has_password(value)}  # the shell has it already
     return "export " + " ".join(f"{name}={shlex.quote(value)}" for name, value in shown.items())
 

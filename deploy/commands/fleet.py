@@ -57,13 +57,9 @@ def scheduler(
     """Move a run's slots between pools by stream backlog; a run with slots starts one by itself."""
     import os
 
-    from broker.fleet import FLEET_VARIABLE
-    from broker.settings import URL_VARIABLE
-    from deploy.server import reachable
-    from deploy.slot_crew import fleet_of
+    from deploy.slots_command import fleet_variables
     from scheduler.__main__ import schedule
 
     folder = find_run(run, runs_root())
-    with reachable(folder, saved_run(folder).broker) as url:
-        os.environ.update({URL_VARIABLE: url, FLEET_VARIABLE: fleet_of(folder.name)})
-        sys.exit(schedule(dry_run=dry_run))
+    os.environ.update(fleet_variables(folder, saved_run(folder)))
+    sys.exit(schedule(dry_run=dry_run))

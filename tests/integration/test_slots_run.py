@@ -41,6 +41,12 @@ def test_a_run_on_slots_goes_to_its_end(made: Callable[..., Path], slots: int) -
     launched = Launched(folder)
     assert launched.end(within_s=150) == 0, launched.text()
     assert_ended_well(folder)
+    for words in (("scheduler", folder.name), ("slots", "env", "--run", folder.name)):
+        refused = command(folder, *words)
+        assert refused.returncode == 2
+        assert "ended with the run; nothing to connect to; `tidemill resume` starts it" in " ".join(
+            refused.stderr.split()
+        )
     told = [row["decision"] for row in ask(folder, "inspect", "decisions", "--json")]
     assert "only train opens a closed run" in " ".join(told)
 
