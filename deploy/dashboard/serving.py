@@ -15,6 +15,8 @@ from broker.errors import Misconfigured
 from deploy.dashboard.access import is_loopback, new_token
 from deploy.dashboard.server import application
 
+BACKLOG = 128
+"""Connections that may wait to be accepted."""
 LEAVE_S = 1
 """Streams of events never end by themselves, so the server does not wait for them."""
 
@@ -40,6 +42,7 @@ def listen(host: str, port: int) -> socket.socket:
         listening = socket.socket(family, kind)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
+        listening.listen(BACKLOG)  # from now on nobody is turned away, though the first answer takes a moment
     except (OSError, OverflowError) as error:
         raise Misconfigured(
             f"the dashboard cannot listen on {host} port {port}: {error}; nothing was started; name another, such as "

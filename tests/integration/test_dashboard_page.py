@@ -25,6 +25,7 @@ from tests.integration.test_launcher import QUICK, Launched, lay_model, until
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 SLOW = ["train.options={pace_s=0.2}", "run.steps=100000", "prompts.eval.every=5"]
+expect.set_options(timeout=20_000)
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="no Chromium here, so the dashboard's page is not tested: apt-get install -y chromium"
 )

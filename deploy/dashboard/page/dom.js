@@ -2,11 +2,12 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An HTML element: attributes, `on…` listeners, `style` and `data` objects; children are nodes or text, null is none. */
+/** An HTML element: attributes, `on…` listeners, `style`, `data`; children are nodes, text or lists, null is none. */
 export const h = (tag, attributes = {}, ...children) => filled(document.createElement(tag), attributes, children);
 
 /** The same for SVG. */
-export const s = (tag, attributes = {}, ...children) => filled(document.createElementNS(SVG, tag), attributes, children);
+export const s = (tag, attributes = {}, ...children) =>
+  filled(document.createElementNS(SVG, tag), attributes, children);
 
 function filled(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {

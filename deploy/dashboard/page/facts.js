@@ -25,7 +25,10 @@ export class Facts {
 
   /** Seconds since 1970 from which the timeline counts. */
   get begun() {
-    return Math.min(this.history[0]?.at ?? Infinity, this.steps[0] ? this.steps[0].at - this.steps[0].seconds : Infinity);
+    return Math.min(
+      this.history[0]?.at ?? Infinity,
+      this.steps[0] ? this.steps[0].at - this.steps[0].seconds : Infinity,
+    );
   }
 
   get pools() {
@@ -48,8 +51,14 @@ export class Facts {
 
   get moves() {
     const begun = this.begun;
-    return this.history.flatMap((one) => one.moves ?? []).map((move) => (
-      { x: move.at - begun, slots: moved(move), why: move.why, text: `${moved(move)}: ${move.why}` }));
+    return this.history
+      .flatMap((one) => one.moves ?? [])
+      .map((move) => ({
+        x: move.at - begun,
+        slots: moved(move),
+        why: move.why,
+        text: `${moved(move)}: ${move.why}`,
+      }));
   }
 }
 
@@ -66,4 +75,5 @@ function byVersion(known, more) {
   return [...all.values()].sort((a, b) => a.version - b.version);
 }
 
-const thinned = (list) => (list.length <= MOST ? list : list.filter((_, index) => index % 2 === 0 || index > MOST - 200));
+const thinned = (list) =>
+  list.length <= MOST ? list : list.filter((_, index) => index % 2 === 0 || index > MOST - 200);

@@ -1,4 +1,4 @@
-// Numbers and times as a person reads them. Pure.
+// Numbers and times as a person reads them; pure. For: every view. Not for: axes (`scale.js`).
 
 const DASH = "–";
 
@@ -11,9 +11,9 @@ export function number(value, places = 3) {
   return value.toLocaleString("en", { maximumFractionDigits: kept });
 }
 
-export const whole = (value) => !Number.isFinite(value ?? NaN) ? DASH : Math.round(value).toLocaleString("en");
+export const whole = (value) => (!Number.isFinite(value ?? NaN) ? DASH : Math.round(value).toLocaleString("en"));
 
-export const percent = (share) => (share ?? null) === null ? DASH : `${Math.round(share * 100)} %`;
+export const percent = (share) => ((share ?? null) === null ? DASH : `${Math.round(share * 100)} %`);
 
 /** `4.2 s`, `80 ms` */
 export function seconds(value) {

@@ -19,13 +19,21 @@ export class Lanes {
     this.tip = h("div", { class: "tip", hidden: true });
     this.plot = h("div", { class: "plot" }, this.canvas, this.tip);
     this.key = h("div", { class: "legend" });
-    this.element = h("figure", { class: "figure" }, h("figcaption", {}, h("h3", {}, "Slots and processes"), this.key), this.plot);
+    this.element = h(
+      "figure",
+      { class: "figure" },
+      h("figcaption", {}, h("h3", {}, "Slots and processes"), this.key),
+      this.plot,
+    );
     new ResizeObserver(() => this.draw()).observe(this.plot);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
     link.addEventListener("range", () => this.draw());
     link.addEventListener("cursor", () => this.point());
     this.canvas.addEventListener("pointermove", (event) => this.move(event));
-    this.canvas.addEventListener("pointerleave", () => { this.row = null; link.point(null); });
+    this.canvas.addEventListener("pointerleave", () => {
+      this.row = null;
+      link.point(null);
+    });
     this.canvas.addEventListener("dblclick", () => link.zoom(null));
   }
 
@@ -45,7 +53,12 @@ export class Lanes {
     this.context = this.canvas.getContext("2d");
     this.context.scale(ratio, ratio);
     this.x = linear(this.link.range ?? this.domain(), [LEFT, this.width - RIGHT]);
-    this.paint = { ink: colour("faint"), loading: colour("loading"), switching: colour("switching"), back: colour("lane") };
+    this.paint = {
+      ink: colour("faint"),
+      loading: colour("loading"),
+      switching: colour("switching"),
+      back: colour("lane"),
+    };
     this.names.forEach((name, row) => this.lane(name, row * (LANE + GAP)));
     this.drawKey();
     this.canvas.setAttribute("aria-label", this.summary());
@@ -82,7 +95,9 @@ export class Lanes {
 
   cell({ from, to, pool, state, busy, count }, top) {
     const context = this.context;
-    const [left, right] = [Math.max(LEFT, from), Math.min(this.width - RIGHT, to)].map((x) => Math.round(x * this.ratio) / this.ratio);
+    const [left, right] = [Math.max(LEFT, from), Math.min(this.width - RIGHT, to)].map(
+      (x) => Math.round(x * this.ratio) / this.ratio,
+    );
     const wide = Math.max(1 / this.ratio, right - left);
     if (state === "gone" || state === "vacant") return;
     if (state === "serving") {
@@ -99,10 +114,18 @@ export class Lanes {
   }
 
   drawKey() {
-    const pools = [...new Set(this.moments.flatMap((one) => Object.values(one.lanes).map((lane) => lane[POOL])))].filter(Boolean);
-    const item = (text, css, kind = "") => h("span", { class: `key ${kind}`, style: { "--line": css } }, h("i", {}), text);
-    replace(this.key, pools.map((pool) => item(pool, `var(--${poolColour(pool)})`)),
-      item("loading", "var(--loading)"), item("switching", "var(--switching)"), h("span", { class: "note" }, "filled: busy, pale: waiting"));
+    const pools = [
+      ...new Set(this.moments.flatMap((one) => Object.values(one.lanes).map((lane) => lane[POOL]))),
+    ].filter(Boolean);
+    const item = (text, css, kind = "") =>
+      h("span", { class: `key ${kind}`, style: { "--line": css } }, h("i", {}), text);
+    replace(
+      this.key,
+      pools.map((pool) => item(pool, `var(--${poolColour(pool)})`)),
+      item("loading", "var(--loading)"),
+      item("switching", "var(--switching)"),
+      h("span", { class: "note" }, "filled: busy, pale: waiting"),
+    );
   }
 
   summary() {
@@ -142,7 +165,9 @@ const colourOf = (pool) => colour(poolColour(pool));
 /** Slots first, then processes in the order work flows. */
 function byWork(moments) {
   const order = ["rollout", "judge", "reward", "train", "trainer", "rank", "feeder"];
-  const roles = new Map(moments.flatMap((one) => Object.entries(one.lanes).map(([name, lane]) => [name, lane[POOL]])));
+  const roles = new Map(
+    moments.flatMap((one) => Object.entries(one.lanes).map(([name, lane]) => [name, lane[POOL]])),
+  );
   const rank = (name) => (name.startsWith("slot") ? -1 : order.indexOf(roles.get(name)) + 1 || 99);
   return (a, b) => rank(a) - rank(b) || a.localeCompare(b, "en", { numeric: true });
 }

@@ -12,10 +12,18 @@ const [TOP, BOTTOM] = [8, 20];
 export class LineChart {
   static count = 0;
 
-  /** series: [{name, colour, points, dots, stepped, dashed}] · options: height, link, xTicks, xText, yText, floor, ceiling,
+  /** series: [{name, colour, points, dots, stepped}] · options: height, link, xTicks, xText, yText, floor, ceiling,
    *  wholes (values are counts), left, empty (what to say when there is nothing to draw) */
   constructor(title, options) {
-    this.options = { height: 170, left: 44, yText: number, xText: String, xTicks: ticks, empty: "nothing yet", ...options };
+    this.options = {
+      height: 170,
+      left: 44,
+      yText: number,
+      xText: String,
+      xTicks: ticks,
+      empty: "nothing yet",
+      ...options,
+    };
     this.title = title;
     this.clip = `clip-${(LineChart.count += 1)}`;
     this.series = [];
@@ -23,7 +31,13 @@ export class LineChart {
     this.smoothing = 0;
     this.hidden = new Set();
     this.legend = h("div", { class: "legend" });
-    this.svg = s("svg", { class: "chart", role: "img", tabindex: 0, "aria-label": title, height: this.options.height });
+    this.svg = s("svg", {
+      class: "chart",
+      role: "img",
+      tabindex: 0,
+      "aria-label": title,
+      height: this.options.height,
+    });
     this.tip = h("div", { class: "tip", hidden: true });
     this.plot = h("div", { class: "plot" }, this.svg, this.tip);
     this.element = h("figure", { class: "figure" }, h("figcaption", {}, h("h3", {}, title), this.legend), this.plot);
@@ -61,13 +75,24 @@ export class LineChart {
     this.drawLegend();
     if (!this.visible.length) {
       this.x = null;
-      const words = s("text", { x: this.width / 2, y: this.options.height / 2, class: "nothing" }, this.options.empty);
+      const words = s(
+        "text",
+        { x: this.width / 2, y: this.options.height / 2, class: "nothing" },
+        this.options.empty,
+      );
       return replace(this.svg, words);
     }
     this.scale();
     this.cursor = s("g", { class: "cursor" });
     this.svg.setAttribute("aria-label", `${this.title}: ${this.series.map((one) => this.last(one)).join(", ")}`);
-    replace(this.svg, this.clipping(), this.axes(), this.markLines(), ...this.visible.map((one) => this.line(one)), this.cursor);
+    replace(
+      this.svg,
+      this.clipping(),
+      this.axes(),
+      this.markLines(),
+      ...this.visible.map((one) => this.line(one)),
+      this.cursor,
+    );
     this.point();
   }
 
@@ -94,12 +119,19 @@ export class LineChart {
   axes() {
     const { height, left, xTicks, xText, yText } = this.options;
     const [low, high] = [this.y.back(height - BOTTOM), this.y.back(TOP)];
-    const across = ticks(low, high, Math.max(2, height / 45)).filter((value) => !this.options.wholes || Number.isInteger(value)).map((value) => [
-      s("line", { x1: left, x2: this.width - RIGHT, y1: this.y(value), y2: this.y(value), class: "grid" }),
-      s("text", { x: left - 6, y: this.y(value) + 4, class: "y-label" }, yText(value)),
-    ]);
+    const across = ticks(low, high, Math.max(2, height / 45))
+      .filter((value) => !this.options.wholes || Number.isInteger(value))
+      .map((value) => [
+        s("line", { x1: left, x2: this.width - RIGHT, y1: this.y(value), y2: this.y(value), class: "grid" }),
+        s("text", { x: left - 6, y: this.y(value) + 4, class: "y-label" }, yText(value)),
+      ]);
     const along = xTicks(...this.domain, Math.max(2, this.width / 80)).map((value) =>
-      s("text", { x: this.x(value), y: height - 5, class: "x-label" }, xText(value)));
+      s(
+        "text",
+        { x: this.x(value), y: height - 5, class: this.x(value) > this.width - 24 ? "x-label last" : "x-label" },
+        xText(value),
+      ),
+    );
     return s("g", {}, across, along);
   }
 
@@ -119,7 +151,7 @@ export class LineChart {
     const width = this.width - this.options.left - RIGHT;
     const drawn = thin(this.smoothing ? smoothed(points, this.smoothing) : points, width);
     const style = { "--line": `var(--${one.colour})` };
-    const found = [s("path", { d: this.path(drawn, one.stepped), class: one.dashed ? "line dashed" : "line" })];
+    const found = [s("path", { d: this.path(drawn, one.stepped), class: "line" })];
     if (this.smoothing) found.unshift(s("path", { d: this.path(thin(points, width)), class: "line raw" }));
     if (one.dots || points.length === 1) {
       found.push(...drawn.map(([x, y]) => s("circle", { cx: this.x(x), cy: this.y(y), r: 3, class: "dot" })));
@@ -131,7 +163,11 @@ export class LineChart {
     const parts = [];
     let [pen, last] = ["M", null];
     for (const [x, y] of points) {
-      if (!Number.isFinite(y)) { pen = "M"; last = null; continue; }
+      if (!Number.isFinite(y)) {
+        pen = "M";
+        last = null;
+        continue;
+      }
       const [px, py] = [this.x(x).toFixed(1), this.y(y).toFixed(1)];
       parts.push(stepped && last !== null ? `H${px}V${py}` : `${pen}${px} ${py}`);
       [pen, last] = ["L", py];
@@ -141,16 +177,39 @@ export class LineChart {
 
   markLines() {
     const inside = this.marks.filter((mark) => mark.x >= this.domain[0] && mark.x <= this.domain[1]);
-    return s("g", { class: "marks" }, inside.map((mark) => s("g", {},
-      s("line", { x1: this.x(mark.x), x2: this.x(mark.x), y1: TOP, y2: this.options.height - BOTTOM }),
-      s("path", { d: `M${this.x(mark.x) - 4} ${TOP - 6}h8l-4 7z` }))));
+    return s(
+      "g",
+      { class: "marks" },
+      inside.map((mark) =>
+        s(
+          "g",
+          {},
+          s("line", { x1: this.x(mark.x), x2: this.x(mark.x), y1: TOP, y2: this.options.height - BOTTOM }),
+          s("path", { d: `M${this.x(mark.x) - 4} ${TOP - 6}h8l-4 7z` }),
+        ),
+      ),
+    );
   }
 
   drawLegend() {
-    replace(this.legend, this.series.map((one) => h("button", {
-      type: "button", class: this.hidden.has(one.name) ? "key off" : "key", "aria-pressed": String(!this.hidden.has(one.name)),
-      style: { "--line": `var(--${one.colour})` }, onclick: () => this.toggle(one.name),
-    }, h("i", {}), `${one.name} `, h("b", {}, this.options.yText(one.points.at(-1)?.[1])))));
+    replace(
+      this.legend,
+      this.series.map((one) =>
+        h(
+          "button",
+          {
+            type: "button",
+            class: this.hidden.has(one.name) ? "key off" : "key",
+            "aria-pressed": String(!this.hidden.has(one.name)),
+            style: { "--line": `var(--${one.colour})` },
+            onclick: () => this.toggle(one.name),
+          },
+          h("i", {}),
+          `${one.name} `,
+          h("b", {}, this.options.yText(one.points.at(-1)?.[1])),
+        ),
+      ),
+    );
   }
 
   toggle(name) {
@@ -167,14 +226,29 @@ export class LineChart {
     if (!shown) return replace(this.cursor);
     const at = this.x(link.x);
     const found = this.visible.map((one) => ({ one, point: one.points[nearest(one.points, link.x)] }));
-    replace(this.cursor, s("line", { x1: at, x2: at, y1: TOP, y2: height - BOTTOM }),
-      found.filter(({ point }) => Number.isFinite(point[1])).map(({ one, point }) => s("circle", {
-        cx: this.x(point[0]), cy: this.y(point[1]), r: 3.5, style: { fill: `var(--${one.colour})` } })));
+    replace(
+      this.cursor,
+      s("line", { x1: at, x2: at, y1: TOP, y2: height - BOTTOM }),
+      found
+        .filter(({ point }) => Number.isFinite(point[1]))
+        .map(({ one, point }) =>
+          s("circle", {
+            cx: this.x(point[0]),
+            cy: this.y(point[1]),
+            r: 3.5,
+            style: { fill: `var(--${one.colour})` },
+          }),
+        ),
+    );
     const marks = this.marks.filter((mark) => Math.abs(this.x(mark.x) - at) < 6);
-    replace(this.tip, h("b", {}, xText(link.x)),
-      found.map(({ one, point }) => h("span", { style: { "--line": `var(--${one.colour})` } },
-        h("i", {}), `${one.name} ${yText(point[1])}`)),
-      marks.map((mark) => h("em", {}, mark.text)));
+    replace(
+      this.tip,
+      h("b", {}, xText(link.x)),
+      found.map(({ one, point }) =>
+        h("span", { style: { "--line": `var(--${one.colour})` } }, h("i", {}), `${one.name} ${yText(point[1])}`),
+      ),
+      marks.map((mark) => h("em", {}, mark.text)),
+    );
     this.tip.style.setProperty("left", `${Math.min(at + 12, this.width - 190)}px`);
   }
 

@@ -1,4 +1,5 @@
 // What charts over the same axis share: where the cursor is, and the part that is zoomed into.
+// For: charts and lanes. Not for: what they show.
 
 export class Link extends EventTarget {
   x = null;

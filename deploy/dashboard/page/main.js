@@ -11,24 +11,51 @@ import { FrozenRun, LiveRun } from "./source.js";
 
 const TABS = { overview: "Overview", rollouts: "Rollouts", records: "Records" };
 const KEYS = { o: "overview", r: "rollouts", d: "records" };
-const HELP = [["o r d", "overview, rollouts, records"], ["/", "search"], ["j k ↑ ↓", "through the list"], ["Enter", "open a group"],
-  ["Esc", "close it; see all of a chart"], ["← →", "read values of a chart in focus"], ["g", "all runs"], ["?", "these keys"]];
+const HELP = [
+  ["o r d", "overview, rollouts, records"],
+  ["/", "search"],
+  ["j k ↑ ↓", "through the list"],
+  ["Enter", "open a group"],
+  ["Esc", "close it; see all of a chart"],
+  ["← →", "read values of a chart in focus"],
+  ["g", "all runs"],
+  ["?", "these keys"],
+];
 
 class RunPage {
   constructor(source) {
     this.source = source;
     this.facts = new Facts();
-    this.views = { overview: new Overview(this.facts), rollouts: new Rollouts(source), records: new Records(this.facts) };
+    this.views = {
+      overview: new Overview(this.facts),
+      rollouts: new Rollouts(source),
+      records: new Records(this.facts),
+    };
     this.state = h("span", { class: "state", role: "status" });
     this.stage = h("span", { class: "stage" });
-    this.tabs = h("nav", { "aria-label": "views" }, Object.entries(TABS).map(([name, title]) => h("a", { href: `#${name}`, data: { view: name } }, title)));
-    replace(document.getElementById("head"), brand(source.isFrozen), h("h1", {}, source.name), this.state, this.stage, this.tabs, helpButton());
+    this.tabs = h(
+      "nav",
+      { "aria-label": "views" },
+      Object.entries(TABS).map(([name, title]) => h("a", { href: `#${name}`, data: { view: name } }, title)),
+    );
+    replace(
+      document.getElementById("head"),
+      brand(source.isFrozen),
+      h("h1", {}, source.name),
+      this.state,
+      this.stage,
+      this.tabs,
+      helpButton(),
+    );
     document.title = `${source.name} · Tidemill`;
     addEventListener("hashchange", () => this.route());
     document.addEventListener("visibilitychange", () => this.draw());
     addEventListener("keydown", (event) => this.view === "rollouts" && this.views.rollouts.key(event));
     this.route();
-    source.listen((event, message) => this.hear(event, message), (away) => this.lost(away));
+    source.listen(
+      (event, message) => this.hear(event, message),
+      (away) => this.lost(away),
+    );
   }
 
   route() {
@@ -75,15 +102,24 @@ function stateOf(now, isFrozen, stuck) {
 const brand = (isFrozen) => h("a", { class: "brand", href: isFrozen ? "#overview" : "/" }, "Tidemill");
 
 function helpButton() {
-  const dialog = h("dialog", { class: "panel", "aria-label": "keys" }, h("h2", {}, "Keys"),
-    h("dl", {}, HELP.flatMap(([keys, what]) => [h("dt", {}, keys), h("dd", {}, what)])),
-    h("form", { method: "dialog" }, h("button", { autofocus: true }, "Close")));
+  const dialog = h(
+    "dialog",
+    { class: "panel", "aria-label": "keys" },
+    h("h2", {}, "Keys"),
+    h(
+      "dl",
+      {},
+      HELP.flatMap(([keys, what]) => [h("dt", {}, keys), h("dd", {}, what)]),
+    ),
+    h("form", { method: "dialog" }, h("button", { autofocus: true }, "Close")),
+  );
   document.body.append(dialog);
   addEventListener("keydown", (event) => event.key === "?" && !typing(event) && dialog.showModal());
   return h("button", { type: "button", class: "help", "aria-label": "keys", onclick: () => dialog.showModal() }, "?");
 }
 
-const typing = (event) => event.target.closest?.("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey;
+const typing = (event) =>
+  event.target.closest?.("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey;
 
 addEventListener("keydown", (event) => {
   if (typing(event)) return;

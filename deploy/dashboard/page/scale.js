@@ -1,10 +1,10 @@
-// Axes: from values to pixels, round ticks, fewer points than pixels. Pure.
+// Axes: from values to pixels, round ticks, fewer points than pixels; pure. For: charts. Not for: drawing.
 
 /** A linear map of [low, high] to [from, to]. */
 export function linear([low, high], [from, to]) {
   const slope = high === low ? 0 : (to - from) / (high - low);
   const map = (value) => from + (value - low) * slope;
-  map.back = (pixel) => slope === 0 ? low : low + (pixel - from) / slope;
+  map.back = (pixel) => (slope === 0 ? low : low + (pixel - from) / slope);
   return map;
 }
 

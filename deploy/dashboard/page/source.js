@@ -24,18 +24,18 @@ export class LiveRun {
   }
 
   groups(words) {
-    return asked(`${this.base}/groups?${words}`);
+    return answer(`${this.base}/groups?${words}`);
   }
 
   group(id) {
-    return asked(`${this.base}/groups/${id.split("/").map(encodeURIComponent).join("/")}`);
+    return answer(`${this.base}/groups/${id.split("/").map(encodeURIComponent).join("/")}`);
   }
 }
 
-export async function asked(address) {
-  const answer = await fetch(address, { headers: { Accept: "application/json" } });
-  if (!answer.ok) throw new Error((await answer.text()).slice(0, 300));
-  return answer.json();
+export async function answer(address) {
+  const reply = await fetch(address, { headers: { Accept: "application/json" } });
+  if (!reply.ok) throw new Error((await reply.text()).slice(0, 300));
+  return reply.json();
 }
 
 /** A run as it was when the report was made: everything lies in the page. */
@@ -53,7 +53,14 @@ export class FrozenRun {
   async groups(words) {
     const asked = new URLSearchParams(words);
     const rows = this.facts.groups.filter((row) => fits(row, asked)).sort(by(asked.get("sort") || "-at"));
-    return { total: rows.length, page: 0, page_size: rows.length, rows, fates: this.facts.fates, all: this.facts.all };
+    return {
+      total: rows.length,
+      page: 0,
+      page_size: rows.length,
+      rows,
+      fates: this.facts.fates,
+      all: this.facts.all,
+    };
   }
 
   async group(id) {
@@ -69,13 +76,19 @@ function fits(row, asked) {
     return (!low && !high) || (value !== null && (!low || value >= Number(low)) && (!high || value <= Number(high)));
   };
   const [text, fate, kind] = [asked.get("text")?.toLowerCase(), asked.get("fate"), asked.get("kind")];
-  return (!text || `${row.id}\n${row.prompt}\n${row.answer}`.toLowerCase().includes(text))
-    && (!fate || row.fate === fate || row.reason === fate) && (!kind || row.kind === kind)
-    && within("reward", row.reward) && within("length", row.length) && within("version", row.newest)
-    && within("trained", row.trained);
+  return (
+    (!text || `${row.id}\n${row.prompt}\n${row.answer}`.toLowerCase().includes(text)) &&
+    (!fate || row.fate === fate || row.reason === fate) &&
+    (!kind || row.kind === kind) &&
+    within("reward", row.reward) &&
+    within("length", row.length) &&
+    within("version", row.newest) &&
+    within("trained", row.trained)
+  );
 }
 
 function by(sort) {
   const [name, sign] = sort.startsWith("-") ? [sort.slice(1), -1] : [sort, 1];
-  return (a, b) => (a[name] === null) - (b[name] === null) || sign * (a[name] < b[name] ? -1 : Number(a[name] > b[name]));
+  return (a, b) =>
+    (a[name] === null) - (b[name] === null) || sign * (a[name] < b[name] ? -1 : Number(a[name] > b[name]));
 }
