@@ -4,9 +4,9 @@ For: every process, once, at its start (`configure`), and its loop (`Meter`). No
 in the broker and in the run folder; nor for logging inside pure modules, which return their reasons instead.
 
 A log line goes to `logs/PROCESS.jsonl` in the run folder as one JSON object, and to standard error: in words on a
-terminal, as JSON into a pipe, for whoever collects it there; where that is a file, only warnings and worse, for they
-are what a process is asked for when it has died. `group` and `version` come from whoever bound them around the work
-(`structlog.contextvars`).
+terminal, as JSON into a pipe, for whoever collects it there; where that is a file of the run's, only warnings and
+worse, for they are what a process is asked for when it has died. `group` and `version` come from whoever bound them
+around the work (`structlog.contextvars`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class TwoPlaces:
     """None: somebody draws on it."""
     is_terminal: bool
     takes_all: bool
-    """The console is a terminal or a pipe."""
+    """The console is a terminal, a pipe, or all there was at first."""
     records: TextIO | None = None
 
     def msg(self, *, level: str, record: str, sentence: str) -> None:
@@ -86,7 +86,7 @@ def configure(
         names={"run": "", "role": role, "process": process, "slot": slot},
         console=sys.stderr if console else None,
         is_terminal=terminal,
-        takes_all=terminal or is_pipe(sys.stderr),
+        takes_all=terminal or folder is None or is_pipe(sys.stderr),
     )
     if folder is not None:
         places.keep(folder)

@@ -56,6 +56,7 @@ SHOWS: dict[str, list[str]] = {
     "tidemill inspect open": [r"^group +stream +entry +kind +floor +last_version", r"addition/0/\d+ +scored"],
     "tidemill inspect ledger": [r"^version +epoch", r"8: addition/0/\d+, addition/0/\d+ …"],
     "tidemill inspect weights": [r"versions/\d{6}-e001", r"rollout-0\.\d+"],
+    "tidemill logs --tail 9": [r"^\d\d:\d\d:\d\d\.\d{3} +trainer-0 +trained +version=\d+ +reward="],
     "tidemill report": [r"held-out accuracy \d", r"\d+ steps in \d+ s", r"curve: .*curve\.png"],
 }
 """Line of the tour → patterns that its answer must match."""
