@@ -30,6 +30,8 @@ from broker.telemetry import Meter
 
 log = structlog.get_logger()
 
+HOLDING_S = 0.25
+"""Longest read with work in hand: until it ends nobody sees that this loop shall drain, or may not read for a while."""
 SETTLING_S = 5.0
 """Longest an outcome that is being settled is waited for at a drain's deadline."""
 
@@ -107,7 +109,7 @@ class Consuming:
         while not await self.is_over():
             room = self.room()
             if room:
-                block_s = self.rules.block_s if not self.held else min(self.rules.block_s, 0.05)
+                block_s = min(self.rules.block_s, HOLDING_S) if self.held else self.rules.block_s
                 await self.start(await self.broker.read(self.stream, self.reader, count=room, block_s=block_s))
             else:
                 await self.a_place()

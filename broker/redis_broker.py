@@ -93,8 +93,7 @@ class RedisBroker:
         return books_of(await self.connection.direct("books"))
 
     async def beat(self, name: str, facts: Mapping[str, str | int | float]) -> None:
-        seconds, micros = await self.connection.ask("reading the clock", self.client.time())
-        await self.connection.direct("note", "set", "beats", name, json.dumps({**facts, "at": seconds + micros / 1e6}))
+        await self.connection.direct("note", "beat", "beats", name, json.dumps(dict(facts)))
 
     async def beats(self) -> dict[str, dict[str, Any]]:
         pipe = self.client.pipeline(transaction=False)

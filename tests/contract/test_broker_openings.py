@@ -127,8 +127,9 @@ async def test_every_process_reports_itself(world: World) -> None:
     await broker.beat("rollout-0", {"role": "rollout", "pid": 7, "progress": 1, "busy_s": 0.5})
     await broker.beat("rollout-0", {"role": "rollout", "pid": 7, "progress": 2, "busy_s": 1.5})
     await broker.beat("trainer-0", {"role": "trainer", "pid": 8})
+    await broker.beat("silent-0", {})
     beats = await (await world.connect()).beats()
-    assert set(beats) == {"rollout-0", "trainer-0"}
+    assert set(beats) == {"rollout-0", "trainer-0", "silent-0"}
     report = beats["rollout-0"]
     assert (report["role"], int(report["pid"]), int(report["progress"]), float(report["busy_s"])) == (
         "rollout",

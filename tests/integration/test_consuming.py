@@ -26,6 +26,31 @@ async def forwarding(delivery: Delivery, group: Group) -> Outcome:
 
 
 @pytest.mark.timeout(60)
+async def test_a_reader_that_works_and_has_room_asks_a_few_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = MemoryWorld()
+    trainer = await open_run(world, cap=GROUPS)
+    broker = await join(world)
+    await admit(broker, 1)
+    reads, read = list[float](), broker.read
+
+    async def counted(stream: str, reader: str, *, count: int, block_s: float) -> list[Delivery]:
+        reads.append(block_s)
+        return await read(stream, reader, count=count, block_s=block_s)
+
+    async def slow(delivery: Delivery, group: Group) -> Outcome:
+        await asyncio.sleep(2)
+        return Forward(group=rolled(group))
+
+    monkeypatch.setattr(broker, "read", counted)
+    meter, rules = Meter(), Rules(capacity=4, block_s=1.0)
+    running = asyncio.create_task(Consuming(broker, PROMPTS, "slot", slow, rules, meter, asyncio.Event()).run())
+    await state(lambda: meter.items == 1)
+    assert 1 <= len(reads) < 14
+    await trainer.finish("enough")
+    await asyncio.wait_for(running, 20)
+
+
+@pytest.mark.timeout(60)
 async def test_what_is_answered_at_a_drains_deadline_is_settled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     world = MemoryWorld()
     await open_run(world, cap=GROUPS)
