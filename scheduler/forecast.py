@@ -36,7 +36,7 @@ class Stage:
     service: Service
     visits: float
     queue: int
-    """Backlog of its stream now."""
+    """Backlog of its stream that its slots could begin now."""
     measured: bool = True
     """It has finished something, so its service is known."""
 
@@ -56,11 +56,24 @@ def stages(observation: Observation, pools: Sequence[Pool]) -> list[Stage]:
             pool=pool,
             service=observation.service.get(pool.name, usual),
             visits=observation.visits(pool.stream, last),
-            queue=observation.backlog.get(pool.stream, 0),
+            queue=observation.backlog.get(pool.stream, 0) if pool.stream != last else batched(observation, pools),
             measured=pool.name in observation.service,
         )
         for pool in pools
     ]
+
+
+def batched(observation: Observation, pools: Sequence[Pool]) -> int:
+    """The backlog of the last pool; less than a batch when that pool stands still with one before it. It waits for an
+    older group then (the rank rule allows no step without that one), which never comes out of a pool without slots.
+    """
+    *before, last = pools
+    queue = observation.backlog.get(last.stream, 0)
+    if last.name not in observation.still:
+        return queue
+    have = observation.serving()
+    stuck = any(observation.backlog.get(pool.stream, 0) and not have.get(pool.name) for pool in before)
+    return min(queue, observation.groups - 1) if stuck else queue
 
 
 def fluid_split(line: Sequence[Stage], slots: int) -> dict[str, float]:

@@ -58,6 +58,7 @@ class Lookout:
             backlog=backlog,
             slots=slots,
             service=self.rates.service(),
+            still=self.rates.still(now),
             groups=state.groups or self.groups,
             cap=state.cap or cap(self.groups, self.staleness),
             staleness=state.staleness if state.cap else self.staleness,

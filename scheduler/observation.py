@@ -86,6 +86,8 @@ class Observation:
     version: int = 0
     surviving: float = 1.0
     """p, share of scored groups that are trained; the others had no signal."""
+    still: frozenset[str] = frozenset()
+    """Pools whose slots have done nothing for a while."""
     moves: Sequence[float] = field(default_factory=tuple)
     """When recent moves were ordered, seconds, oldest first."""
 

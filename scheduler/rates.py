@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from scheduler.lifecycle import State
 from scheduler.observation import Service, Slot
 
 MEMORY_S = 120.0
@@ -25,6 +26,8 @@ DOUBT = 6.0
 """A change of so many standard errors is half believed."""
 SHARP = 4
 """How quickly belief grows around it: as this power."""
+STILL_S = 10.0
+"""A pool whose slots did nothing for longer stands still; shorter pauses lie between two reports or two steps."""
 MEMORY_MOVES = 5.0
 """A pool's move cost is a mean over about so many moves."""
 
@@ -84,6 +87,8 @@ class Done:
     busy_s: float = 0.0
     spent_s: float = 0.0
     items: int = 0
+    serving: int = 0
+    """Slots that served it at both."""
 
 
 @dataclass(slots=True)
@@ -109,6 +114,8 @@ class Rates:
     """The same with `LONG` times the memory."""
     move_s: dict[str, float] = field(default_factory=dict[str, float])
     before: dict[str, Slot] = field(default_factory=dict[str, Slot])
+    still_since: dict[str, float] = field(default_factory=dict[str, float])
+    """Pool → since which look none of the slots that serve it did anything."""
 
     def observe(self, slots: Sequence[Slot], now: float) -> None:
         """Count what every slot did since the last look."""
@@ -122,11 +129,18 @@ class Rates:
                 work.busy_s += busy
                 work.spent_s += (slot.spent_s or 0.0) - (known.spent_s or 0.0) if both else busy
                 work.items += slot.items - known.items
+                work.serving += slot.state is State.SERVING and known.state is State.SERVING
+        still = [pool for pool, work in done.items() if work.serving and not work.busy_s]
+        self.still_since = {pool: self.still_since.get(pool, now) for pool in still}
         for pool, work in done.items():
             for means, times in ((self.means, 1.0), (self.older, 2.0), (self.steady, LONG)):
                 mean, memory_s = means.get(pool, Mean()), times * self.memory_s
                 means[pool] = mean.with_work(work.busy_s, work.spent_s, work.items, now, memory_s)
         self.before = {slot.id: slot for slot in slots}
+
+    def still(self, now: float) -> frozenset[str]:
+        """Pools that have slots which did nothing for a while."""
+        return frozenset(pool for pool, since in self.still_since.items() if now - since >= STILL_S)
 
     def note_move(self, pool: str, seconds: float) -> None:
         """A slot that moved to `pool` took so long from the end of its drain until it could work."""

@@ -63,6 +63,7 @@ class Scheduled:
             backlog=dict(world.backlog),
             slots=slots,
             service=self.service(world),
+            still=self.rates.still(world.now),
             groups=world.groups,
             cap=world.cap,
             staleness=world.load.staleness,

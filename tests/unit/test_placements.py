@@ -160,3 +160,14 @@ def test_one_slot_goes_where_the_work_is_and_stays_until_it_is_done() -> None:
 def test_a_line_at_its_sources_end_trains_a_short_batch() -> None:
     observation = replace(seen(fleet({"rollout": 1}), scored=2), groups=8)
     assert Pressure().targets(observation, POOLS).split["train"] == 1
+
+
+def test_a_batch_that_waits_for_an_older_group_is_none() -> None:
+    """Scored groups enough, a trainer that stands still, and what it lacks lies where nobody serves."""
+    slots = fleet({"rollout": 1, "train": 2}, since=-1e6)
+    waiting = replace(seen(slots, rollouts=5, scored=31), still=frozenset({"train"}))
+    moved = Pressure().targets(waiting, POOLS).split
+    assert moved["judge"] == 1, moved
+    assert stages(waiting, POOLS)[-1].queue == waiting.groups - 1
+    served = replace(waiting, slots=fleet({"rollout": 1, "judge": 1, "train": 1}))
+    assert stages(served, POOLS)[-1].queue == 31, "it comes by itself"

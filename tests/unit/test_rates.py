@@ -119,3 +119,23 @@ def test_the_price_of_a_move_is_a_mean_over_the_last_ones() -> None:
     for _ in range(50):
         rates.note_move("rollout", 12.0)
     assert rates.service()["rollout"].move_s == pytest.approx(12.0, abs=0.1)
+
+
+def test_a_pool_stands_still_once_none_of_its_slots_has_done_anything_for_a_while() -> None:
+    rates = Rates()
+    busy, other = replace(SLOT, busy_s=5.0), replace(SLOT, id="b")
+    rates.observe([SLOT, other], 0.0)
+    rates.observe([busy, other], 5.0)
+    assert not rates.still(5.0)
+    for now in (10.0, 15.0, 20.0):
+        rates.observe([busy, other], now)
+    assert rates.still(20.0) == {"rollout"}
+    rates.observe([replace(busy, busy_s=6.0), other], 25.0)
+    assert not rates.still(25.0)
+
+
+def test_a_pool_whose_slots_are_all_on_their_way_does_not_stand_still() -> None:
+    rates = Rates()
+    for now in (0.0, 10.0, 20.0, 30.0):
+        rates.observe([replace(SLOT, state=State.MOVING)], now)
+    assert not rates.still(30.0)

@@ -290,3 +290,14 @@ def test_every_system_pays_for_a_gang_that_scales_badly() -> None:
     for system in (STATIC, COLOCATED, ORACLE):
         assert bad.mean(system) < 0.95 * linear.mean(system), system
     assert all(found.throughput <= bad.fluid[0] for (found,) in bad.outcomes.values())
+
+
+@pytest.mark.parametrize(("name", "slots", "seed"), [("heavy-tail", 3, 2), ("heavy-tail", 2, 0), ("drift", 2, 0)])
+def test_a_trainer_that_waits_for_a_group_in_a_pool_without_slots_is_not_waited_for(
+    name: str, slots: int, seed: int
+) -> None:
+    """It has batches enough, and none without that group is legal: only a slot that leaves it ends this."""
+    load = small(name, versions=20)
+    cargo = Cargo(load, seed, slots)
+    outcome = World(cargo, Scheduled("pressure", Pressure(), load)).run()
+    assert outcome.throughput > 0.4 * cargo.fluid_throughput()
