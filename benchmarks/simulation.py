@@ -1,29 +1,27 @@
 """What our scheduler is worth on simulated fleets, beside the best static split, co-location, a rule and an oracle.
 
-    make bench-simulation                                         # 64 slots, every workload, ten seeds: half an hour
-    make bench-simulation ARGS="--slots 1024 --versions 40"       # as long on four cores, with --processes 4
+    make bench-simulation                                         # 64 slots, every workload, ten seeds: ten minutes
+    make bench-simulation ARGS="--slots 1024 --versions 120"      # two hours of one core; --processes 4 shares them
 
-Writes the figures, the tables of `benchmarks/placement.md` and the pictures of `docs/images/`.
+Writes the figures, the tables of `benchmarks/placement.md` and the pictures of `docs/images/`, anew after each one.
+What was played is kept in `build/simulation/`: the same command goes on where it was interrupted.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-import time
-from pathlib import Path
 
-from benchmarks.result import Result, circumstances
+from benchmarks.result import Circumstances, Result, circumstances
+from benchmarks.simulation_parts import OURS, ROOT, compared
 from deploy.simulation_picture import draw_comparison
-from scheduler.placements.pressure import Pressure
-from scheduler.simulation.comparison import COLOCATED, ORACLE, STATIC, Comparison, compare
+from scheduler.simulation.comparison import COLOCATED, ORACLE, STATIC, Comparison
 from scheduler.simulation.workloads import WORKLOADS, workload_named
 
-HERE = Path(__file__).parent
-PAGE = HERE / "placement.md"
-IMAGES = HERE.parent / "docs" / "images"
+PAGE = ROOT / "benchmarks" / "placement.md"
+IMAGES = ROOT / "docs" / "images"
+KEPT = ROOT / "build" / "simulation"
 PICTURES = ("drift", "judge-heavy")
-OURS = "pressure"
 COLUMNS = {
     "of fluid": "of_fluid",
     "warm, of fluid": "steady_of_fluid",
@@ -42,34 +40,32 @@ def main() -> None:
     parser.add_argument("--versions", type=int, default=200)
     parser.add_argument("--processes", type=int, default=1, help="seeds played at once")
     given = parser.parse_args()
-    taken, began = circumstances(), time.perf_counter()
-    found = [
-        compare(
-            workload_named(name).shortened(given.versions),
-            given.slots,
-            range(given.seeds),
-            Pressure(),
-            OURS,
-            print,
-            processes=given.processes,
-        )
-        for name in given.workloads
-    ]
-    seconds = time.perf_counter() - began
+    taken, found, seconds = circumstances(), list[Comparison](), 0.0
+    for name in given.workloads:
+        load = workload_named(name).shortened(given.versions)
+        one, took_s = compared(load, given.slots, range(given.seeds), KEPT, processes=given.processes)
+        seconds += took_s
+        found.append(one)
+        write(found, seconds, taken)
+
+
+def write(found: list[Comparison], seconds: float, taken: Circumstances) -> None:
+    """What was found so far: figures, tables, the last one's picture."""
+    last = found[-1]
+    slots = last.slots
     result = Result(
-        name="simulation" if given.slots == 64 else f"simulation-{given.slots}",
-        measures=f"simulated fleets of {given.slots} slots, {given.seeds} seeds, {given.versions} versions",
+        name="simulation" if slots == 64 else f"simulation-{slots}",
+        measures=f"simulated fleets of {slots} slots, {len(last.fluid)} seeds, {last.workload.versions} versions",
         circumstances=taken,
         settings={"seconds": seconds, "static": {one.workload.name: dict(one.static) for one in found}},
         samples={f"{one.workload.name}, {system}": each(one, system) for one in found for system in one.outcomes},
         arguments=" ".join(sys.argv[1:]),
     )
     result.save("; ".join(map(headline, found)) + f" ({seconds:.0f} s)")
-    write_section(given.slots, [*lines(found, seconds)])
-    for one in found:
-        if one.workload.name in PICTURES and given.slots == 64:
-            IMAGES.mkdir(parents=True, exist_ok=True)
-            print(draw_comparison(one, IMAGES / f"placement-{one.workload.name}.png"))
+    write_section(slots, [*lines(found, seconds)])
+    if last.workload.name in PICTURES and slots == 64:
+        IMAGES.mkdir(parents=True, exist_ok=True)
+        print(draw_comparison(last, IMAGES / f"placement-{last.workload.name}.png"))
 
 
 def each(one: Comparison, system: str) -> dict[str, list[float]]:
