@@ -12,7 +12,7 @@ BENCHMARKS := $(patsubst benchmarks/%.py,%,$(shell grep -l __main__ benchmarks/*
 SIDE_BY_SIDE := -n 3 --dist loadfile
 TESTS := $(wildcard tests/unit tests/contract tests/integration tests/faults tests/acceptance)
 
-.PHONY: help run test check bench nightly clean ready ready-dev
+.PHONY: help run test compose-test check bench nightly clean ready ready-dev
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -26,6 +26,9 @@ test: check ## check, then every test that fits 20 minutes on two cores
 
 nightly: check ## all tests without a GPU: five seeds, the whole fault matrix
 	$(QUIET) $(BIN)/pytest $(SIDE_BY_SIDE) $(TESTS) -m "not gpu" $(ARGS)
+
+compose-test: ready-dev ## the cluster of docker-compose.yml on a real engine; skipped where none can be had
+	$(BIN)/pytest tests/compose -s $(ARGS)
 
 check: ready-dev ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .

@@ -126,7 +126,7 @@ class Cluster:
         if newest.name != "snapshot.json":
             return {"age_s": 0.0, "stage": "preparing the model", "moves": at, "holds": True}
         seen = json.loads(newest.read_text())
-        moves = [seen["version"], seen["counts"], seen["backlog"]]
+        moves = [seen["version"], seen["counts"], *(one["progress"] for one in seen["processes"].values())]
         return {"age_s": time.time() - at, "stage": seen["stage"], "moves": moves, "holds": not seen["finished"]}
 
 

@@ -1,5 +1,9 @@
 #!/bin/sh
-# One slot: a Celery worker named after its container. The first one trains until a scheduler says otherwise.
+# One slot: a Celery worker named after its container. The first one trains until a scheduler says otherwise. Where GPUs
+# can be seen, slot-1 owns the first, slot-2 the second, and so on.
 [ "$TIDEMILL_PLACE" = slot-1 ] && pool=train || pool=rollout
+if nvidia-smi -L 2>/dev/null | grep -q GPU; then
+    export CUDA_VISIBLE_DEVICES="${CUDA_VISIBLE_DEVICES:-$((${TIDEMILL_PLACE##*-} - 1))}"
+fi
 exec celery -q -A scheduler.slots worker -n "$TIDEMILL_PLACE@%h" -P prefork -c 1 -Q control --without-gossip \
     --without-mingle --without-heartbeat --loglevel warning --slot "$TIDEMILL_PLACE" --initial-pool "$pool"
