@@ -130,6 +130,17 @@ def test_down_loses_nothing_and_up_goes_on(cluster: Cluster) -> None:
     assert cluster.compose("exec", "-T", "scheduler", "readlink", "/runs/latest") == run
 
 
+def test_what_operations_says_one_can_ask_is_answered(cluster: Cluster) -> None:
+    """The other lines of its block, which start and stop things, are the rest of this story."""
+    block = (ROOT / "docs" / "operations.md").read_text().split("## A local cluster", 1)[1].split("```", 2)[1]
+    lines = [line.partition("#")[0].split() for line in block.splitlines() if line.strip()]
+    assert all(line[:2] == ["docker", "compose"] for line in lines)
+    asked = [line[2:] for line in lines if line[2] in ("exec", "logs", "ps")]
+    assert len(asked) >= 5
+    for verb, *words in asked:
+        assert cluster.compose(verb, *(["-T"] if verb == "exec" else []), *words).strip(), words
+
+
 def test_the_books_balance(cluster: Cluster) -> None:
     cluster.compose("stop", "feeder", "slot")
     cluster.say("feeder and slots have drained and ended")
