@@ -46,6 +46,7 @@ def thread_environment(threads: int) -> dict[str, str]:
         "OPENBLAS_NUM_THREADS": count,
         "OMP_WAIT_POLICY": "PASSIVE",
         "TOKENIZERS_PARALLELISM": "false",
+        "TQDM_DISABLE": "1",  # bars of libraries are for terminals, this writes into files
         "HF_HUB_OFFLINE": os.environ.get("HF_HUB_OFFLINE", "1"),  # else a wrong path waits a minute for a hub
         "PYTHONUNBUFFERED": "1",
     }
