@@ -19,6 +19,7 @@ import platform
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import tempfile
 import time
@@ -134,7 +135,24 @@ def socket_path(folder: Path) -> Path:
     if len(os.fsencode(path)) <= LONGEST_SOCKET_PATH:
         return path
     short = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
-    return Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"tidemill-{os.getuid()}-{short}.sock"
+    return own_folder() / f"{short}.sock"
+
+
+def own_folder() -> Path:
+    """A folder that only this account may enter, so that nobody else can put a socket of that name there first.
+
+    Raises Misconfigured when somebody else has made it.
+    """
+    place = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"tidemill-{os.getuid()}"
+    with contextlib.suppress(FileExistsError):
+        place.mkdir(mode=0o700)
+    found = place.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise Misconfigured(
+            f"{place} is not a folder of this account alone; no server is started or asked there; remove it, or let "
+            "XDG_RUNTIME_DIR name another place"
+        )
+    return place
 
 
 def configuration(folder: Path, maxmemory_mb: int) -> str:

@@ -18,6 +18,8 @@ from broker.errors import Misconfigured
 
 URL_VARIABLE = "TIDEMILL_BROKER_URL"
 """Environment variable every command reads; it wins over the run file."""
+RUNS_VARIABLE = "TIDEMILL_RUNS"
+"""Names the folder of all runs; slots work for no run elsewhere."""
 METRICS_VARIABLE = "TIDEMILL_METRICS"
 """Wins over `[telemetry] metrics`: a container listens where others reach it."""
 SLOT_VARIABLE = "TIDEMILL_SLOT"

@@ -17,6 +17,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -33,6 +34,8 @@ from broker.messages import Group
 TENSORS = "model.safetensors"
 BATCH = "batch.msgpack"
 MANIFEST = "manifest.json"
+PATH = re.compile(r"(versions|checkpoints)/[0-9]{1,18}-e[0-9]{1,18}")
+"""Of a folder in the store, from its root."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +85,16 @@ class VersionStore:
             (root / name).mkdir(parents=True, exist_ok=True)
 
     def folder(self, path: str) -> Path:
-        return self.root / path
+        """Raises Broken for a path that is none of a version or checkpoint, or that leads out of the store: paths come
+        from the server, and whoever writes there must not choose files elsewhere.
+        """
+        folder = self.root / path
+        if PATH.fullmatch(path) is None or not folder.resolve().is_relative_to(self.root.resolve()):
+            raise Broken(
+                f"{path[:80]!r} names nothing in the store {self.root}; it is neither read nor written; find out who "
+                "wrote it into the run's records"
+            )
+        return folder
 
     def claim_epoch(self, above: int) -> int:
         """A trainer epoch never given before, larger than `above`."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from broker.fleet import FLEET_VARIABLE, Fleet, Served
-from broker.settings import URL_VARIABLE
+from broker.settings import RUNS_VARIABLE, URL_VARIABLE
 from consumers.settings import needs_judge
 from deploy.cores import LIGHT, Share, Usable, budget
 from deploy.run_settings import RunSettings
@@ -53,9 +53,14 @@ def slot_command(name: str, folder: Path, share: Share, url: str) -> Command:
     return Command(
         name=name,
         argv=(sys.executable, "-m", *(("scheduler", "--name", name) if name == SCHEDULER else slot)),
-        env={**thread_environment(share.threads), **gpus, URL_VARIABLE: url, FLEET_VARIABLE: fleet_of(folder.name)},
+        env={**thread_environment(share.threads), **gpus, **fleet_named(folder, url)},
         output=folder / "logs" / f"{name}.{'said' if name == SCHEDULER else 'worker'}",
     )
+
+
+def fleet_named(folder: Path, url: str) -> dict[str, str]:
+    """The variables of whoever works for the run's fleet, and for runs beside it only."""
+    return {URL_VARIABLE: url, FLEET_VARIABLE: fleet_of(folder.name), RUNS_VARIABLE: str(folder.resolve().parent)}
 
 
 async def name_run(folder: Path, url: str) -> None:

@@ -6,14 +6,23 @@ For: the pools a slot can be given, the commands that serve them, deadlines. Not
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from broker.errors import Misconfigured
 from broker.fleet import Served
-from broker.settings import SLOT_VARIABLE, URL_VARIABLE, BrokerSection, load_section, run_folder_settings
+from broker.settings import (
+    RUNS_VARIABLE,
+    SLOT_VARIABLE,
+    URL_VARIABLE,
+    BrokerSection,
+    load_section,
+    run_folder_settings,
+)
 from scheduler.controller_process import Command
 from scheduler.devices import Devices
 from scheduler.pools import Pool, needs_slot, pool_named, pools_in_use
@@ -40,6 +49,7 @@ class ServedRun:
     def read(cls, served: Served) -> Self:
         """Raises Misconfigured for a folder that is no run's, or settings that no slot can serve."""
         folder = Path(served.folder)
+        check_place(folder)
         raw = run_folder_settings(folder)
         settings = load_section(SchedulerSection, "scheduler", raw["scheduler"])
         return cls(
@@ -74,6 +84,18 @@ class ServedRun:
             env={**devices.environment(), URL_VARIABLE: self.url, SLOT_VARIABLE: slot},
             cores=devices.cores,
             output=self.folder / "logs" / f"{slot}.err",
+        )
+
+
+def check_place(folder: Path) -> None:
+    """A run's settings name programs that its slots start, and the server names the run. So where TIDEMILL_RUNS says
+    which runs there are, raises Misconfigured for a folder that is none of them.
+    """
+    root = os.environ.get(RUNS_VARIABLE)
+    if root and not folder.resolve().is_relative_to(Path(root).resolve()):
+        raise Misconfigured(
+            f"the fleet is told to work for {folder}, which is not in {RUNS_VARIABLE} = {root}; nothing is started for "
+            "it; start the worker with that variable as the run was started, or find out who told the fleet so"
         )
 
 
