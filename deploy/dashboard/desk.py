@@ -59,6 +59,11 @@ class Desk:
         state = "running" if launcher_pid(folder) else "finished" if row["finished"] else "stopped"
         return {**row, "state": state if row["version"] >= 0 or state == "running" else "empty"}
 
+    def dismiss(self) -> None:
+        """End every stream of events."""
+        for watch in self.watches.values():
+            watch.dismiss()
+
     async def close(self) -> None:
         for watch in self.watches.values():
             await watch.close()

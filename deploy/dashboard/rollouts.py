@@ -32,6 +32,8 @@ class Rollouts:
         self.index: GroupIndex | None = None
         self.reading: asyncio.Task[int] | None = None
         self.read, self.whole = 0, 1
+        self.fates: dict[str, int] | None = None
+        """As of the last refresh that found something new."""
 
     async def is_current(self) -> bool:
         """Let the index catch up for a moment; False while it is still at it."""
@@ -42,7 +44,7 @@ class Rollouts:
         done, _ = await asyncio.wait([self.reading], timeout=PATIENCE_S)
         if done:
             reading, self.reading = self.reading, None
-            reading.result()
+            self.fates = None if reading.result() else self.fates
         return bool(done)
 
     def note(self, read: int, whole: int) -> None:
@@ -55,9 +57,9 @@ class Rollouts:
             return {"reading": self.read / max(1, self.whole), "total": 0, "page": 0, "rows": [], "fates": {}}
         assert self.index is not None
         found = await asyncio.to_thread(self.index.search, **asked, offset=number * PAGE_SIZE, limit=PAGE_SIZE)
-        fates = await asyncio.to_thread(self.index.counts)
+        self.fates = self.fates if self.fates is not None else await asyncio.to_thread(self.index.counts)
         rows = [asdict(row) for row in found.rows]
-        return {"total": found.total, "page": number, "page_size": PAGE_SIZE, "fates": fates, "rows": rows}
+        return {"total": found.total, "page": number, "page_size": PAGE_SIZE, "fates": self.fates, "rows": rows}
 
     async def group(self, name: str) -> Closed | None:
         await self.is_current()

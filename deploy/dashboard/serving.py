@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from types import FrameType
 
 import uvicorn
 from rich.console import Console
@@ -17,8 +18,8 @@ from deploy.dashboard.server import application
 
 BACKLOG = 128
 """Connections that may wait to be accepted."""
-LEAVE_S = 1
-"""Streams of events never end by themselves, so the server does not wait for them."""
+LEAVE_S = 2
+"""Longest it waits for answers that are under way."""
 
 
 def serve(root: Path, folder: Path | None, host: str, port: int, token: str, console: Console) -> None:
@@ -33,7 +34,16 @@ def serve(root: Path, folder: Path | None, host: str, port: int, token: str, con
     config = uvicorn.Config(
         application(root, token), access_log=False, log_level="warning", timeout_graceful_shutdown=LEAVE_S
     )
-    uvicorn.Server(config).run(sockets=[listening])
+    PoliteServer(config).run(sockets=[listening])
+
+
+class PoliteServer(uvicorn.Server):
+    """Ends its streams of events when it is told to end: they would never end by themselves."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.started:
+            self.config.app.state.desk.dismiss()  # type: ignore[union-attr]
+        super().handle_exit(sig, frame)
 
 
 def listen(host: str, port: int) -> socket.socket:

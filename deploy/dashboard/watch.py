@@ -23,6 +23,7 @@ from deploy.dashboard.run_page import POINTS, present, settings_facts, step_poin
 from deploy.inspection import Records, dead
 from deploy.observer import Observer, saved_snapshot
 from deploy.records import GrowingFile, Record, by_version
+from deploy.run_folder import launcher_pid
 from deploy.run_settings import RunSettings
 from deploy.snapshot import Goal, Snapshot
 from deploy.status import kept_snapshot, live_url, observer_of, with_shares
@@ -37,6 +38,8 @@ BEHIND = 30
 DEAD_SHOWN = 200
 
 Message = dict[str, Any]
+GOODBYE: Message = {}
+"""The last message: the dashboard ends."""
 
 
 class Watch:
@@ -69,6 +72,8 @@ class Watch:
             yield "whole", await self.whole()
             while True:
                 message = await queue.get()
+                if message is GOODBYE:
+                    return
                 if message is None:
                     while not queue.empty():
                         queue.get_nowait()
@@ -125,6 +130,13 @@ class Watch:
             elif not queue.full():
                 queue.put_nowait(None)
 
+    def dismiss(self) -> None:
+        """End the streams of all browsers; those try again by themselves."""
+        for queue in self.viewers:
+            while not queue.empty():
+                queue.get_nowait()
+            queue.put_nowait(GOODBYE)
+
     async def look(self) -> Message | None:
         """Look once; what is new since the last look, or None when everything is to be told again."""
         async with self.looked:
@@ -159,7 +171,8 @@ class Watch:
 
     def unbegun(self) -> Snapshot:
         goal = Goal(steps=self.settings.run.steps, staleness=self.settings.train.staleness)
-        return Snapshot(run=self.folder.name, goal=goal, elapsed_s=0.0, stage="has not begun", live=False)
+        stage = "starting" if launcher_pid(self.folder) else "has not begun"
+        return Snapshot(run=self.folder.name, goal=goal, elapsed_s=0.0, stage=stage, live=False)
 
     async def look_at_dead(self, snapshot: Snapshot) -> None:
         """Dead letters, asked for only when their number has changed."""

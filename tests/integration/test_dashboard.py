@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
@@ -196,6 +197,15 @@ def test_files_outside_the_page_are_not_served(dashboard: Dashboard) -> None:
     for path in ("/static/../server.py", "/static/%2e%2e/server.py", "/static/..%2fserver.py"):
         assert dashboard.get(path)[0] == 404
     assert dashboard.get("/static/main.js")[0] == 200
+
+
+def test_an_answer_forbids_everything_that_the_page_does_not_need(dashboard: Dashboard) -> None:
+    with urlopen(dashboard.address, timeout=10) as answer:
+        policy = answer.headers["Content-Security-Policy"]
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert "default-src 'self'" in policy
+    assert "unsafe-eval" not in policy
+    assert "unsafe-inline" not in policy
 
 
 def test_another_address_than_loopback_asks_for_the_token_it_printed_and_logs_none(root: Path) -> None:

@@ -219,6 +219,8 @@ def test_the_page_goes_on_when_its_server_was_started_again(page: Page, root: Pa
     with Dashboard(root) as first:
         page.goto(f"{first.address}runs/{launched.folder.name}")
         expect(page.locator("#head .state")).to_have_text("live")
+        first.end()
+        assert first.text().count("\n") == 1, f"it leaves without a word: {first.text()}"
     expect(page.locator("#head .state")).to_have_text("reconnecting")
     shown = version_shown(page)
     assert shown > 0, "what was known stays on the page"

@@ -8,6 +8,8 @@ import { extent, linear, nearest, smoothed, thin, ticks } from "./scale.js";
 export const LEFT = 92;
 export const RIGHT = 12;
 const [TOP, BOTTOM] = [8, 20];
+/** Height of a chart without anything to draw. */
+const EMPTY = 56;
 
 export class LineChart {
   static count = 0;
@@ -71,13 +73,15 @@ export class LineChart {
     this.width = this.plot.clientWidth;
     if (!this.width) return;
     this.svg.setAttribute("width", this.width);
-    this.svg.setAttribute("viewBox", `0 0 ${this.width} ${this.options.height}`);
+    const height = this.visible.length ? this.options.height : EMPTY;
+    this.svg.setAttribute("height", height);
+    this.svg.setAttribute("viewBox", `0 0 ${this.width} ${height}`);
     this.drawLegend();
     if (!this.visible.length) {
       this.x = null;
       const words = s(
         "text",
-        { x: this.width / 2, y: this.options.height / 2, class: "nothing" },
+        { x: this.width / 2, y: EMPTY / 2, class: "nothing" },
         this.options.empty,
       );
       return replace(this.svg, words);

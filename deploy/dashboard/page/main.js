@@ -10,6 +10,9 @@ import { Runs } from "./runs.js";
 import { FrozenRun, LiveRun } from "./source.js";
 
 const TABS = { overview: "Overview", rollouts: "Rollouts", records: "Records" };
+const AWAY = "the dashboard's server does not answer; what is shown is what it said last";
+/** How the stage of a run begins whose server does not answer yet. */
+const BEGINNING = ["starting", "preparing"];
 const KEYS = { o: "overview", r: "rollouts", d: "records" };
 const HELP = [
   ["o r d", "overview, rollouts, records"],
@@ -87,14 +90,20 @@ class RunPage {
     const [kind, word] = away ? ["lost", "reconnecting"] : stateOf(now, this.source.isFrozen, this.facts.stuck);
     this.state.className = `state ${kind}`;
     say(this.state, word);
-    const detail = now ? now.finished || [now.stage, now.detail].filter(Boolean).join(": ") : "";
-    say(this.stage, away ? "the dashboard's server does not answer; what is shown is what it said last" : detail);
+    say(this.stage, away ? AWAY : this.inWords(kind));
+  }
+
+  inWords(kind) {
+    const { now } = this.facts;
+    if (kind === "empty") return `nothing is here yet; start it: tidemill resume ${this.source.name}`;
+    return now.finished || [now.stage, now.detail].filter(Boolean).join(": ");
   }
 }
 
 function stateOf(now, isFrozen, stuck) {
   if (now.finished) return ["finished", "finished"];
   if (isFrozen) return ["stopped", "as of this report"];
+  if (!now.live && BEGINNING.some((word) => now.stage.startsWith(word))) return ["running", "starting"];
   if (!now.live) return now.version < 0 && !now.elapsed_s ? ["empty", "has not begun"] : ["stopped", "not running"];
   return stuck.some((one) => one.holds) ? ["stuck", "held up"] : ["running", "live"];
 }
