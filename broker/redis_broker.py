@@ -104,6 +104,11 @@ class RedisBroker:
         reports = {text(name): json.loads(report) for name, report in raw.items()}
         return {name: {**report, "age_s": now - report["at"]} for name, report in reports.items()}
 
+    async def last_beat(self, name: str) -> dict[str, Any]:
+        """What one process reported last; empty when it never did."""
+        call = cast("Awaitable[bytes | None]", self.client.hget(self.keys.prefix + "beats", name))
+        return json.loads(await self.connection.ask("reading a report", call) or b"{}")
+
     # Admission
 
     async def admit(self, expected: int, cursor_value: str, groups: Sequence[Group]) -> Admission:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from broker.errors import TidemillError
-from scheduler.pools import pool_named
+from scheduler.pools import SHIPPED, pool_named
 from scheduler.slot import Slot
 
 Answer = dict[str, Any]
@@ -20,26 +20,26 @@ async def order(slot: Slot, pool: str, epoch: int) -> Answer:
     no such pool, the epoch is not newer than what the slot obeys, or the pool has all the slots it may have.
     """
     slot.bell.set()
-    if pool and pool not in (names := [one.name for one in slot.pools]):
+    pools = slot.known.pools if slot.known else tuple(SHIPPED.values())
+    if pool and pool not in (names := [one.name for one in pools]):
         return refused(f'"{pool}" is no pool', f"pools: {', '.join(names)}")
     if epoch <= slot.wanted.epoch:
         return refused(f"epoch {epoch} is not newer", f"the slot obeys {in_words(slot.wanted.epoch, slot.wanted.pool)}")
     try:
-        return await recorded(slot, pool, epoch)
+        return await recorded(slot, pool, epoch, pool_named(pool, pools).max if pool else None)
     except TidemillError as error:
         return refused(str(error), "ask again")
     finally:
         slot.bell.set()
 
 
-async def recorded(slot: Slot, pool: str, epoch: int) -> Answer:
-    """The order in the slot's record. Raises Unavailable."""
+async def recorded(slot: Slot, pool: str, epoch: int, most: int | None) -> Answer:
+    """The order in the slot's record, if fewer than `most` others are wanted there. Raises Unavailable."""
     record = await slot.fleet.wanted(slot.id)
     if (record.epoch, record.pool) == (epoch, pool):
         return {"accepted": epoch}
     if epoch <= record.epoch:
         return refused(f"epoch {epoch} is not newer", f"the record says {in_words(record.epoch, record.pool)}")
-    most = pool_named(pool, slot.pools).max if pool else None
     done = await slot.fleet.assign(
         slot.id, pool, seen=record.epoch, epoch=epoch, most=most, reason="ordered", by="control"
     )

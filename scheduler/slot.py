@@ -27,7 +27,6 @@ from scheduler.devices import Devices
 from scheduler.fleet_metrics import SlotMetrics
 from scheduler.last_words import readable
 from scheduler.lifecycle import Event, State, after, settled
-from scheduler.pools import SHIPPED, Pool
 from scheduler.respawn import Decision, Leave, StopRun
 from scheduler.served_run import ServedRun
 from scheduler.slot_report import report
@@ -59,6 +58,8 @@ class Slot:
     """Its pool when the fleet has no record of it."""
     node: str = ""
     """Name of the worker that hosts it: where its bell hangs."""
+    is_heard: bool = True
+    """Whether the server answered last."""
     host: int = 0
     """Its number among the slot's hosts; 0 before the server has given it one."""
     wanted: Wanted = field(default_factory=Wanted)
@@ -203,11 +204,6 @@ class Slot:
         self.happened(Event.GAVE_UP)
 
     @property
-    def pools(self) -> tuple[Pool, ...]:
-        """Those it can be given."""
-        return self.known.pools if self.known else tuple(SHIPPED.values())
-
-    @property
     def drain_s(self) -> float:
         """How long its controller may drain."""
         return self.known.drain_s if self.known else 1.0
@@ -222,17 +218,16 @@ class Slot:
                 self.obey(record)
             await self.hear()
             await self.fleet.say(self.id, self.status(), self.host)
-        except Fenced:
-            self.fence()
+        except Fenced:  # what it keeps running is nobody's any more
+            self.spare.keep(None)
+            if self.process is not None:
+                self.process.fence()
             raise
+            self.is_heard = True
         except TidemillError as error:
-            log.warning("the fleet's server does not answer", reason=str(error))
-
-    def fence(self) -> None:
-        """What it keeps running belongs to nobody any more: end it at once."""
-        self.spare.keep(None)
-        if self.process is not None:
-            self.process.fence()
+            if self.is_heard:
+                log.warning("the fleet's server does not answer; asking again each second", reason=str(error))
+            self.is_heard = False
 
     async def hear(self) -> None:
         """The served run, and the controller's own heartbeat in it."""
@@ -246,8 +241,8 @@ class Slot:
             return
         if self.state is State.MOVING and not self.process.wanted:
             return  # it belongs to the pool that was left
-        beat = (await self.run.beats()).get(self.id)
-        if beat is None or beat.get("pid") != self.process.pid:
+        beat = await self.run.last_beat(self.id)
+        if beat.get("pid") != self.process.pid:
             return
         self.tally.heard(self.pool, beat)
         if beat.get("progress", 0) > 0:
@@ -276,6 +271,9 @@ class Slot:
             self.known = ServedRun.read(served) if served else None
         except Misconfigured as error:
             self.give_up(str(error))
+        else:
+            if self.state is State.PARKED:  # what it was given up for is the other run's
+                self.happened(Event.ASSIGNED if self.wanted.pool else Event.UNASSIGNED)
         self.spare.keep(self.known.spare_command(self.id, self.devices) if self.known and self.known.spare else None)
 
     def status(self) -> dict[str, Any]:

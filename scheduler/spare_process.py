@@ -61,8 +61,14 @@ class SpareProcess:
 
     def start(self, command: Command, now: float) -> None:
         self.line, its_end = socket.socketpair()
-        with its_end:
-            self.process = spawned(command, stdin=its_end.fileno())
+        try:
+            with its_end:
+                self.process = spawned(command, stdin=its_end.fileno())
+        except OSError as error:  # no memory, no disk: the controller may need what is left
+            self.forget()
+            self.not_before = now + LIMITS.window_s
+            log.warning("no spare could be started", reason=str(error))
+            return
         self.line.setblocking(False)
         self.living, self.started_at, self.is_ready = command, now, False
         log.info("spare started", pid=self.process.pid)

@@ -15,6 +15,7 @@ import redis
 from broker import embedded_server
 from broker.errors import Fenced
 from broker.fleet import Fleet, Lease, Served, Wanted
+from broker.redis_broker import RedisBroker
 
 
 @pytest.fixture(scope="module")
@@ -157,6 +158,15 @@ async def test_a_script_is_sent_once_and_again_to_a_server_that_forgot_it(fleet:
     assert await received() - before < 10 * 300
     await fleet.client.script_flush()
     assert (await fleet.offer("gpu0", "rollout", 1)).pool == "rollout"
+
+
+async def test_one_process_is_asked_for_without_the_others(folder: Path) -> None:
+    broker = await RedisBroker.connect(embedded_server.address(folder), f"run-{uuid4().hex[:8]}")
+    assert await broker.last_beat("gpu0") == {}
+    await broker.beat("gpu0", {"role": "rollout", "pid": 7})
+    await broker.beat("gpu1", {"role": "rollout", "pid": 8})
+    assert (await broker.last_beat("gpu0"))["pid"] == 7
+    await broker.close()
 
 
 async def test_a_report_ages_and_a_decision_stays(fleet: Fleet) -> None:

@@ -15,6 +15,7 @@ from scheduler.controller_process import Command, ControllerProcess
 from scheduler.devices import Devices
 from scheduler.lifecycle import State
 from scheduler.slot import Slot
+from scheduler.spare_process import SpareProcess
 from tests.integration.test_launcher import until
 
 WORKS = """
@@ -54,6 +55,18 @@ async def test_a_controller_finishes_what_it_took_before_it_was_known_to_work(co
     assert "finished what it had taken" in output.read_text()
     assert (slot.state, slot.pool, slot.wanted.pool) == (State.MOVING, "rollout", "rollout")
     assert slot.not_before <= time.monotonic(), "the next one waits for nothing"
+
+
+def test_a_spare_that_cannot_be_started_is_done_without_for_a_while(tmp_path: Path) -> None:
+    spare = SpareProcess()
+    spare.keep(Command(name="gpu0", argv=(str(tmp_path / "nowhere"),), output=tmp_path / "gpu0.err"))
+    spare.tick(100.0, settled=True)
+    assert (spare.process, spare.become(Command(name="gpu0", argv=("x",), output=tmp_path / "gpu0.err"))) == (
+        None,
+        None,
+    )
+    spare.keep(spare.wanted)
+    assert spare.not_before > 101.0
 
 
 async def test_orders_that_follow_do_not_put_a_drains_deadline_off(tmp_path: Path) -> None:
