@@ -11,7 +11,7 @@ import contextlib
 import signal
 import time
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from broker import telemetry
@@ -28,12 +28,12 @@ from deploy.cross_checks import warnings_between
 from deploy.dashboard.recorder import Recorder
 from deploy.inspection import Records
 from deploy.model_stage import ModelStage
-from deploy.observer import Observer
+from deploy.observer import Observer, keep
 from deploy.progress import Display
 from deploy.run_settings import RunSettings
 from deploy.server import RunServer
 from deploy.slot_crew import name_run
-from deploy.snapshot import Goal, Snapshot
+from deploy.snapshot import PREPARING, Goal, Snapshot
 from deploy.watchdog import Watch, who_holds
 from scheduler.fleet_metrics import followed
 from scheduler.respawn import StopRun
@@ -68,6 +68,7 @@ class Launch:
         self.server = RunServer(folder, settings.broker)
         self.interrupts = 0
         self.started = started
+        self.kept_s = float("-inf")
 
     async def run(self) -> Ending:
         """consumes: exits, heartbeats, signals   produces: started, restarted and ended processes
@@ -78,6 +79,7 @@ class Launch:
         self.introduce(shares, usable.count)
         with self.signals():
             try:
+                self.show_stage("waiting for the server")
                 url = await self.server.open()
                 self.log.info("server answers")
                 model = await self.make_model(Share(threads=usable.count))
@@ -111,7 +113,7 @@ class Launch:
                 sentences, end = stage.tick(time.monotonic())
                 for sentence in sentences:
                     self.say(sentence)
-                self.show_stage("preparing the model", stage.detail)
+                self.show_stage(PREPARING, stage.detail, stage.share)
                 if isinstance(end, StopRun):
                     words = stage.last_words()
                     return Ending(exit_code=end.exit_code, reason=f"the initial model {end.reason}\n{words}")
@@ -236,17 +238,22 @@ class Launch:
             if self.interrupts > 1:
                 crew.fence()
             crew.tick(time.monotonic())
-            self.display.show(observer.snapshot("ending", f"waiting for {', '.join(crew.alive)}"))
+            self.display.show(leaving(observer, crew))
             await asyncio.sleep(TICK_S)
         last = await observer.look()
-        self.display.show(last)
+        self.display.show(replace(last, live=False, stage=last.stage if last.finished else "stopped"))
         observer.save(last)
 
-    def show_stage(self, stage: str, detail: str = "") -> None:
-        """A look at a run that has no server yet."""
+    def show_stage(self, stage: str, detail: str = "", share: float | None = None) -> None:
+        """A look at a run that no server knows of yet; while its model is made others find it in the folder."""
         goal = Goal(steps=self.settings.run.steps, staleness=self.settings.train.staleness)
         elapsed_s = time.monotonic() - self.started
-        self.display.show(Snapshot(run=self.folder.name, goal=goal, elapsed_s=elapsed_s, stage=stage, detail=detail))
+        named = Snapshot(run=self.folder.name, goal=goal, elapsed_s=elapsed_s)
+        snapshot = replace(named, stage=stage, detail=detail, share=share)
+        self.display.show(snapshot)
+        if stage == PREPARING and elapsed_s - self.kept_s >= LOOK_EVERY_S:
+            self.kept_s = elapsed_s
+            keep(self.folder, asdict(snapshot))
 
     def say(self, sentence: str) -> None:
         self.display.say(sentence)
@@ -273,3 +280,10 @@ class Launch:
 
     def interrupted(self) -> Ending:
         return Ending(exit_code=INTERRUPTED, reason=f"interrupted; go on with `tidemill resume {self.folder.name}`")
+
+
+def leaving(observer: Observer, crew: Crew) -> Snapshot:
+    """The run while its processes leave, and how many have."""
+    alive, all_of_them = crew.alive, len(crew.processes)
+    snapshot = observer.snapshot("ending", f"waiting for {', '.join(alive)}")
+    return replace(snapshot, share=1 - len(alive) / all_of_them)

@@ -25,7 +25,9 @@ class ModelStage:
         self.output = folder / "logs" / f"{NAME}.out"
         self.news = GrowingFile(self.output)
         self.news.new_records()  # an earlier launch's
-        self.detail = ""
+        self.detail = "importing torch"
+        self.share: float | None = None
+        """How much is done; None where nobody can tell."""
         command = Command(
             name=NAME,
             argv=(sys.executable, "-m", "deploy.initial_model", "--run", str(folder)),
@@ -46,7 +48,7 @@ class ModelStage:
         decision = self.process.tick(now)
         sentences: list[str] = []
         for fact in self.news.new_records():
-            self.detail = detail_of(fact)
+            self.detail, self.share = detail_of(fact), share_of(fact)
             if sentence := sentence_of(fact):
                 sentences.append(sentence)
         return sentences, decision if isinstance(decision, Leave | StopRun) else None
@@ -59,6 +61,15 @@ def detail_of(fact: dict[str, Any]) -> str:
         return f"warm start: step {fact['step']}/{fact.get('of', '?')}, accuracy {fact['accuracy']:.3f} {until}".strip()
     doing = next((name for name in ("building", "checking") if name in fact), "")
     return f"{doing} {fact[doing]}" if doing else ""
+
+
+def share_of(fact: dict[str, Any]) -> float | None:
+    """A warm start ends by its accuracy or its steps, whichever comes first."""
+    if "step" not in fact:
+        return None
+    return min(
+        1.0, max(fact["step"] / fact.get("of", float("inf")), fact["accuracy"] / fact.get("until", float("inf")))
+    )
 
 
 def sentence_of(fact: dict[str, Any]) -> str:

@@ -24,7 +24,17 @@ from deploy.fleet_facts import decision_of, pools_of, slots_of
 from deploy.records import GrowingFile, Record
 from deploy.run_settings import RunSettings
 from deploy.slot_crew import fleet_of
-from deploy.snapshot import RECENT_STEPS, WAITING_FOR_THE_TRAINER, Goal, Life, Process, Snapshot, busy_share, lives_with
+from deploy.snapshot import (
+    RECENT_STEPS,
+    TRAINING,
+    WAITING_FOR_THE_TRAINER,
+    Goal,
+    Life,
+    Process,
+    Snapshot,
+    busy_share,
+    lives_with,
+)
 from scheduler.pools import pools_in_use
 
 SNAPSHOT_FILE = "snapshot.json"
@@ -133,20 +143,20 @@ class Observer:
     def save(self, snapshot: Snapshot) -> None:
         """Keep the newest look in the run folder, for commands that come when the server is gone."""
         lives = {**self.lives_before, **self.lives}
-        content = {
-            **asdict(snapshot),
-            "lives": {key: asdict(life) for key, life in lives.items()},
-            "busy_share": busy_share(lives.values()),
-        }
-        draft = self.folder / f".{SNAPSHOT_FILE}"
-        draft.write_text(json.dumps(content))
-        draft.replace(self.folder / SNAPSHOT_FILE)
+        keep(
+            self.folder,
+            {
+                **asdict(snapshot),
+                "lives": {key: asdict(life) for key, life in lives.items()},
+                "busy_share": busy_share(lives.values()),
+            },
+        )
 
 
 def stage_of(state: RunState) -> str:
     if state.finished:
         return "finished"
-    return "training" if state.is_open else WAITING_FOR_THE_TRAINER
+    return TRAINING if state.is_open else WAITING_FOR_THE_TRAINER
 
 
 def process_of(name: str, beat: Mapping[str, Any], reports: Sequence[Beats]) -> Process:
@@ -162,6 +172,13 @@ def former_launches(folder: Path) -> tuple[float, dict[str, Life]]:
     """Seconds and lives of earlier launches of this run."""
     saved = saved_snapshot(folder)
     return float(saved.get("elapsed_s", 0.0)), {key: Life(**life) for key, life in saved.get("lives", {}).items()}
+
+
+def keep(folder: Path, content: Mapping[str, Any]) -> None:
+    """What `saved_snapshot` answers from now on."""
+    draft = folder / f".{SNAPSHOT_FILE}"
+    draft.write_text(json.dumps(content))
+    draft.replace(folder / SNAPSHOT_FILE)
 
 
 def saved_snapshot(folder: Path) -> dict[str, Any]:

@@ -15,10 +15,12 @@ from rich.text import Text
 
 from deploy.headline import clock, measures
 from deploy.screen import screen
-from deploy.snapshot import Snapshot
+from deploy.snapshot import TRAINING, Snapshot
 
 PLAIN_EVERY_S = 5.0
-"""Seconds between plain lines while nothing remarkable happens."""
+"""Seconds between plain lines while it trains and nothing remarkable happens."""
+WAITING_EVERY_S = 2.0
+"""The same before and after: somebody wonders what takes so long."""
 
 
 class Display(Protocol):
@@ -85,7 +87,8 @@ class PlainDisplay:
 
 
 def worth_a_line(shown: Snapshot | None, new: Snapshot) -> bool:
-    if shown is None or new.elapsed_s - shown.elapsed_s >= PLAIN_EVERY_S:
+    every_s = PLAIN_EVERY_S if new.stage == TRAINING else WAITING_EVERY_S
+    if shown is None or new.elapsed_s - shown.elapsed_s >= every_s:
         return True
     return (new.stage, new.accuracy, new.finished) != (shown.stage, shown.accuracy, shown.finished)
 
@@ -95,6 +98,8 @@ def line(snapshot: Snapshot) -> str:
     parts = [f"{clock(snapshot.elapsed_s)}  {snapshot.stage}"]
     if snapshot.detail:
         parts.append(snapshot.detail)
+    if snapshot.share is not None:
+        parts.append(f"{snapshot.share:.0%}")
     if snapshot.version >= 0:
         parts += [f"step {snapshot.version}/{snapshot.goal.steps}", *measures(snapshot)]
     if any(snapshot.backlog.values()):

@@ -6,7 +6,9 @@ For: one launch as a person sees it. Not for: the launch itself (`local`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+from collections.abc import Generator
 from pathlib import Path
 
 from rich.console import Console
@@ -28,8 +30,18 @@ def perform(folder: Path, settings: RunSettings, console: Console, *, elsewhere:
             exit_code = launched(folder, settings, display, elsewhere)
         finally:
             display.close()
-        conclude(folder, console)
+        with working(console, "writing the report and its pictures"):
+            conclude(folder, console)
     return exit_code
+
+
+@contextlib.contextmanager
+def working(console: Console, words: str) -> Generator[None]:
+    """Say what is done meanwhile: a spinner on a terminal, a line elsewhere."""
+    if not console.is_terminal:
+        print(words, flush=True)
+    with console.status(words):
+        yield
 
 
 def launched(folder: Path, settings: RunSettings, display: Display, elsewhere: bool) -> int:

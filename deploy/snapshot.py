@@ -17,6 +17,7 @@ RECENT_STEPS = 10
 """Speeds are means over so many steps."""
 PREPARING = "preparing the model"
 """Stage of a run whose version 0 is being made; no process of its roles lives yet."""
+TRAINING = "training"
 WAITING_FOR_THE_TRAINER = "waiting for the trainer"
 """Stage of a run that no trainer has opened on this server."""
 SILENT_S = 10.0
