@@ -81,7 +81,7 @@ def configure(
     `folder` is the run folder; None until a run is joined. `console=False`: somebody else draws on standard error.
     What libraries log goes the same way, warnings and worse. Raises Misconfigured for a level that is none.
     """
-    terminal = sys.stderr.isatty()
+    level, terminal = LEVELS[log_level(settings or TelemetrySection())], sys.stderr.isatty()
     places = TwoPlaces(
         names={"run": "", "role": role, "process": process, "slot": slot},
         console=sys.stderr if console else None,
@@ -99,7 +99,7 @@ def configure(
             with_names(places),
             in_both_forms(places),
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[log_level(settings or TelemetrySection())]),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=lambda *_: places,
         cache_logger_on_first_use=False,
     )

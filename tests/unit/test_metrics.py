@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 import urllib.request
 from pathlib import Path
 
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from broker.errors import Misconfigured
 from broker.measures import MEASURES, READY, SETTLED, SETTLING, TOKENS, Measure
 from broker.metrics import Metrics
-from broker.metrics_endpoint import Endpoint, facts_of, withdraw_dead
+from broker.metrics_endpoint import FOLDER, Endpoint, facts_of, withdraw_dead
 from broker.settings import METRICS_VARIABLE
 from broker.telemetry import Meter
 
 TABLE = Path(__file__).parents[2] / "docs" / "metrics.md"
+IMAGES = TABLE.parents[1] / "deploy" / "images"
 LISTEN = {"telemetry": {"metrics": "127.0.0.1:0"}}
 
 
@@ -43,6 +46,28 @@ def test_names_keep_the_conventions(what: Measure) -> None:
     assert what.kind != "histogram" or what.name.rsplit("_", 1)[1] in ("seconds", "bytes", "versions")
     assert list(what.buckets) == sorted(set(what.buckets))
     assert (what.kind == "histogram") == bool(what.buckets)
+
+
+@pytest.mark.parametrize("path", ["docs/metrics.md", "deploy/images/prometheus-alerts.yml"])
+def test_whoever_asks_asks_for_what_there_is(path: str) -> None:
+    names = set(re.findall(r"\btidemill_[a-z_]+[a-z]\b", (TABLE.parents[1] / path).read_text()))
+    there = {what.shown for what in MEASURES} | {
+        f"{what.shown}_{part}" for what in MEASURES if what.kind == "histogram" for part in ("bucket", "sum", "count")
+    }
+    assert names
+    assert names <= there
+
+
+def test_the_alerts_are_rules_and_the_scraping_finds_the_target_files() -> None:
+    scraping = yaml.safe_load((IMAGES / "prometheus.yml").read_text())
+    (job,) = scraping["scrape_configs"]
+    ((found,),) = (one["files"] for one in job["file_sd_configs"])
+    assert (IMAGES / found).parent.resolve() == (TABLE.parents[1] / "runs" / FOLDER).resolve()
+    (rules,) = scraping["rule_files"]
+    for group in yaml.safe_load((IMAGES / rules).read_text())["groups"]:
+        for rule in group["rules"]:
+            assert set(rule) <= {"alert", "expr", "for", "annotations"}
+            assert rule["annotations"]["summary"]
 
 
 def test_no_two_metrics_have_one_name() -> None:
