@@ -30,6 +30,9 @@ from consumers.settings import RewardPart, RewardSection
 SAME = 1e-6
 """Rewards that differ by no more are the same."""
 
+SCORED = (float("-inf"), None)
+"""Bounds that leave out only groups without a reward."""
+
 Progress = Callable[[int, int], None]
 
 
@@ -108,7 +111,7 @@ def rescore(
     reward = create(section)
     with GroupIndex(folder / "groups") as index:
         index.refresh()
-        whole = index.search(kind=kind, limit=1).total
+        whole = index.search(kind=kind, reward=SCORED, limit=1).total
         found = scored_groups(index, kind, newest)
         comparison = asyncio.run(compared(found, reward, min(whole, newest or whole), examples, progress))
     if not comparison.before and not comparison.failed:
@@ -121,7 +124,7 @@ def rescore(
 
 def scored_groups(index: GroupIndex, kind: Kind | None, newest: int) -> Iterator[Closed]:
     """All of them, or the newest ones."""
-    chosen = {row.id for row in index.search(kind=kind, limit=newest).rows} if newest else None
+    chosen = {row.id for row in index.search(kind=kind, reward=SCORED, limit=newest).rows} if newest else None
     for closed in index.read_all():
         group = closed.group
         is_asked = (kind is None or group.kind == kind) and (chosen is None or group.id in chosen)

@@ -56,6 +56,11 @@ SHOWS: dict[str, list[str]] = {
     "tidemill inspect open": [r"^group +stream +entry +kind +floor +last_version", r"addition/0/\d+ +scored"],
     "tidemill inspect ledger": [r"^version +epoch", r"8: addition/0/\d+, addition/0/\d+ …"],
     "tidemill inspect weights": [r"versions/\d{6}-e001", r"rollout-0\.\d+"],
+    "tidemill show eval/0/0": [
+        r"^eval/0/0 · eval · retired: evaluated$",
+        r"actions \(v0 0–\d\) · ended by \w+ · reward [01]",
+        r"\d\d:\d\d:\d\d\.\d{3} +rollouts +\d+\.\d{3} s +reward-0 +retired: evaluated",
+    ],
     "tidemill logs --tail 9": [r"^\d\d:\d\d:\d\d\.\d{3} +trainer-0 +trained +version=\d+ +reward="],
     "tidemill report": [r"held-out accuracy \d", r"\d+ steps in \d+ s", r"curve: .*curve\.png"],
 }
