@@ -7,19 +7,23 @@ down (`redis_reply`). `{}` in an argument stands for the run (`XLEN tm:{}:scored
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 import redis
 
-from broker.address import without_password
+from broker.address import PASSWORD_FILE_VARIABLE, has_password
 from broker.errors import Misconfigured
 from deploy.inspection import Records, looking_client, no_answer, open_groups
 from deploy.slot_crew import fleet_of
 
 GROUP = "{group}"
 FLEET = "{fleet}"
+FILES = {"ssl_ca_certs": "--cacert", "ssl_certfile": "--cert", "ssl_keyfile": "--key"}
+"""Of an address, in redis-cli's words."""
 
 
 def words_for(url: str, run: str, arguments: Sequence[str]) -> list[str]:
@@ -48,14 +52,22 @@ def expanded(arguments: Sequence[str], run: str, group: str = "") -> list[str]:
 
 def stock_command(url: str, arguments: Sequence[str]) -> str:
     """The same for redis-cli, which valkey-cli takes too; `-3` names the parts of a reply. A password is not shown."""
-    shown = without_password(url)
-    where = (
-        ["-s", url.removeprefix("unix://")]
-        if url.startswith("unix://")
-        else ["-u", shown.replace(":…@", "@").replace("//@", "//")]
-    )
-    asked = "REDISCLI_AUTH=… " if shown != url else ""
-    return asked + shlex.join(["redis-cli", "-3", *where, *arguments])
+    asked = "REDISCLI_AUTH=… " if has_password(url) or os.environ.get(PASSWORD_FILE_VARIABLE) else ""
+    return asked + shlex.join(["redis-cli", "-3", *stock_place(url), *arguments])
+
+
+def stock_place(url: str) -> list[str]:
+    """Where the server is, in redis-cli's words: in an address it would take an account's name for a password."""
+    parts, asked = urlsplit(url), dict(parse_qsl(urlsplit(url).query))
+    account = ["--user", parts.username] if parts.username else []
+    if parts.scheme == "unix":
+        return ["-s", parts.path, *account]
+    if parts.scheme == "redis" and not account:
+        return ["-u", urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))]
+    files = [word for name, flag in FILES.items() if name in asked for word in (flag, asked[name])]
+    tls = ["--tls", *files] if parts.scheme == "rediss" else []
+    place = ["-h", str(parts.hostname), "-p", str(parts.port or 6379), "-n", parts.path.strip("/") or "0"]
+    return [*place, *account, *tls]
 
 
 def ask(url: str, arguments: Sequence[str]) -> Any:

@@ -23,6 +23,10 @@ def test_the_stock_command_is_complete() -> None:
     )
     assert stock_command("redis://h:1/0", ["PING"]) == "redis-cli -3 -u redis://h:1/0 PING"
     assert stock_command("redis://:secret@h:1/0", ["PING"]) == "REDISCLI_AUTH=… redis-cli -3 -u redis://h:1/0 PING"
+    assert stock_command(
+        "rediss://me:se%2Fcret@h:1/2?ssl_ca_certs=/ca.pem&ssl_certfile=/me.pem&ssl_keyfile=/k", ["PING"]
+    ) == ("REDISCLI_AUTH=… redis-cli -3 -h h -p 1 -n 2 --user me --tls --cacert /ca.pem --cert /me.pem --key /k PING")
+    assert stock_command("redis://h/0?password=secret", ["PING"]) == "REDISCLI_AUTH=… redis-cli -3 -u redis://h/0 PING"
 
 
 def test_replies_look_as_in_redis_cli() -> None:
