@@ -113,7 +113,7 @@ class MovingFleet:
 
     @property
     def supervisor(self) -> Path:
-        return self.folder / "logs" / f"{MOVED}.worker"
+        return self.folder / "logs" / f"{MOVED}.worker.jsonl"
 
     @property
     def controller(self) -> Path:
@@ -137,9 +137,9 @@ class MovingFleet:
 
 
 def logged(path: Path, event: str) -> list[dict[str, Any]]:
-    """All lines of this event; Celery writes words of its own before a line."""
+    """All lines of this event."""
     lines = path.read_text().splitlines() if path.is_file() else []
-    return [json.loads(line[line.index("{") :]) for line in lines if f'"event": "{event}"' in line]
+    return [json.loads(line) for line in lines if f'"event": "{event}"' in line]
 
 
 def moments(path: Path, event: str) -> list[float]:
@@ -173,7 +173,7 @@ def moving_fleet(root: Path, name: str, overrides: Sequence[str]) -> Generator[M
         wait(lambda: moments(folder / "logs" / f"{EMPTIED}.jsonl", "trained") or process.poll() is not None)
         fleet = MovingFleet(folder, embedded_server.address(folder / "redis"))
         fleet.order(EMPTIED, "")
-        wait(lambda: moments(folder / "logs" / f"{EMPTIED}.worker", "controller ended"))
+        wait(lambda: moments(folder / "logs" / f"{EMPTIED}.worker.jsonl", "controller ended"))
         yield fleet
     finally:
         process.send_signal(signal.SIGINT)

@@ -122,7 +122,7 @@ class OnSlots(Observed):
     def scheduler(self) -> int:
         """That which the launcher started."""
         command, parent = ("-m", "scheduler"), self.process.pid
-        return until(lambda: [one.pid for one in living() if one.parent == parent and one.argv[1:] == command], 40)[0]
+        return until(lambda: [one.pid for one in living() if one.parent == parent and one.argv[1:3] == command], 40)[0]
 
     def start_scheduler(self, module: str = "scheduler") -> subprocess.Popen[bytes]:
         """One more, as an operator starts it."""

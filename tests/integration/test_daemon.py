@@ -183,8 +183,8 @@ async def test_a_placement_that_goes_on_failing_is_logged_once_and_again_when_it
 async def test_a_leader_whose_cycles_are_longer_than_its_lease_stays_the_leader(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(daemon_module, "LEASE_S", 1.0)
-    scene.change(every_s=3.0)
+    monkeypatch.setattr(daemon_module, "LEASE_S", 2.0)
+    scene.change(every_s=4.0)
     await scene.slot("gpu0", "rollout")
     first = scene.daemon("first")
     scene.start(first)
@@ -231,7 +231,7 @@ async def test_a_bell_that_fails_takes_back_no_order(scene: Scene) -> None:
 async def test_the_next_leader_plans_with_what_the_last_one_measured(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(daemon_module, "LEASE_S", 0.5)
+    monkeypatch.setattr(daemon_module, "LEASE_S", 3.0)
     first = scene.start(scene.daemon("first"))
     await scene.slot("gpu0", "rollout", moved=1, move_s=99.0)
     await scene.decides_on()

@@ -315,7 +315,7 @@ def said(folder: Path, *arguments: str) -> str:
     """What a command prints."""
     command = [sys.executable, "-m", "deploy.cli", *arguments]
     env = {**os.environ, "TIDEMILL_RUNS": str(folder.parent)}
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=30, check=True).stdout
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE * 30, check=True).stdout
 
 
 def ask(folder: Path, *arguments: str) -> Any:

@@ -60,7 +60,7 @@ def celery(host: Host, *words: str) -> str:
         env=host.environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     return done.stdout + done.stderr

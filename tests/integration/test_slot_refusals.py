@@ -39,7 +39,7 @@ def worker(host: Host, *options: str, node: str = "gpu9") -> tuple[int, str]:
         env=host.environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     return done.returncode, done.stdout + done.stderr

@@ -20,11 +20,10 @@ HEAVY = "rollout.engine=tests.integration.heavy_engine:make"
 
 
 def said(host: Host, slot: str, event: str) -> list[dict[str, Any]]:
-    """What the slot's supervisor logged under this name."""
-    path = host.folder.parent / f"{slot}.worker"
+    """What the slot's supervisor logged under this name since it serves the run."""
+    path = host.folder / "logs" / f"{slot}.worker.jsonl"
     lines = path.read_text().splitlines() if path.is_file() else []
-    told = [json.loads(line[line.index("{") :]) for line in lines if "{" in line]  # Celery writes the time before it
-    return [line for line in told if line.get("event") == event]
+    return [told for told in map(json.loads, lines) if told.get("event") == event]
 
 
 def ready_spare(host: Host, slot: str, count: int = 1) -> int:
