@@ -103,7 +103,9 @@ async def runs(request: Request) -> Response:
 
 
 async def run(request: Request) -> Response:
-    return JSONResponse(await watch(request).whole())
+    watched = watch(request)
+    with watched.viewer():  # so that what is opened for it is closed again when nobody looks any more
+        return JSONResponse(await watched.whole())
 
 
 async def events(request: Request) -> Response:

@@ -62,7 +62,7 @@ class Watch:
         self.recorder = Recorder(folder)
         self.viewers: set[asyncio.Queue[Message | None]] = set()
         self.task: asyncio.Task[None] | None = None
-        self.looked = asyncio.Lock()
+        self.looking, self.first = asyncio.Lock(), asyncio.Lock()
 
     # Browsers
 
@@ -93,8 +93,10 @@ class Watch:
             self.viewers.discard(queue)
 
     async def whole(self) -> Message:
-        if not self.now or self.task is None or self.task.done():
-            await self.look()
+        """Everything known. Only the first who asks waits for a look, however many ask at once."""
+        async with self.first:
+            if not self.now or self.task is None or self.task.done():
+                self.tell(await self.look())
         return {
             "run": self.folder.name,
             "settings": settings_facts(self.settings),
@@ -139,7 +141,7 @@ class Watch:
 
     async def look(self) -> Message | None:
         """Look once; what is new since the last look, or None when everything is to be told again."""
-        async with self.looked:
+        async with self.looking:
             snapshot = await self.snapshot()
             steps, evaluations = self.steps_file.new_records(), self.evaluations_file.new_records()
             self.steps += steps

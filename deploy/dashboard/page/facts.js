@@ -20,7 +20,9 @@ export class Facts {
     Object.assign(this, { now, dead, stuck });
     this.steps = thinned(byVersion(this.steps, steps));
     this.evaluations = byVersion(this.evaluations, evaluations);
-    this.history = thinned([...this.history, ...history]);
+    // What was told between the whole and now may be in both.
+    const last = this.history.at(-1)?.at ?? -Infinity;
+    this.history = thinned([...this.history, ...history.filter((one) => one.at > last)]);
   }
 
   /** Seconds since 1970 from which the timeline counts. */
