@@ -52,7 +52,11 @@ class TwoPlaces:
     def msg(self, *, level: str, record: str, sentence: str) -> None:
         if self.records is not None:
             print(record, file=self.records, flush=True)
-        if self.console is not None and (self.takes_all or self.records is None or LEVELS[level] >= LEVELS["warning"]):
+        if (
+            sentence
+            and self.console is not None
+            and (self.takes_all or self.records is None or LEVELS[level] >= LEVELS["warning"])
+        ):
             print(sentence, file=self.console, flush=True)
 
     debug = info = warning = error = critical = msg
@@ -129,11 +133,12 @@ def with_names(places: TwoPlaces) -> structlog.typing.Processor:
 
 
 def in_both_forms(places: TwoPlaces) -> structlog.typing.Processor:
-    """The last processor: a JSON record, and what the console gets."""
+    """The last processor: a JSON record, and what the console gets: nothing of what is `printed` there already."""
 
     def render(_logger: WrappedLogger, _method: str, event: EventDict) -> dict[str, Any]:
+        printed = event.pop("printed", False)
         record = json.dumps(dict(event), default=str)
-        sentence = in_words(event, colours=True) if places.is_terminal else record
+        sentence = "" if printed else in_words(event, colours=True) if places.is_terminal else record
         return {"level": event["level"], "record": record, "sentence": sentence}
 
     return render

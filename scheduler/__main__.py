@@ -11,6 +11,8 @@ import os
 import socket
 import sys
 
+import structlog
+
 from broker.errors import Misconfigured
 from broker.fleet import FLEET, FLEET_VARIABLE, Fleet
 from broker.role_process import leave, run_role
@@ -18,6 +20,8 @@ from broker.settings import URL_VARIABLE
 from broker.telemetry import configure
 from scheduler.daemon import Daemon
 from scheduler.fleet_metrics import telling
+
+log = structlog.get_logger()
 
 
 def schedule(*, dry_run: bool, name: str = "") -> int:
@@ -52,7 +56,9 @@ async def daemon(url: str, holder: str, name: str, dry_run: bool, stop: asyncio.
 
 
 def say(sentence: str) -> None:
+    """To whoever watches it, and into its log."""
     print(sentence, flush=True)
+    log.info("said", sentence=sentence, printed=True)
 
 
 def main() -> int:

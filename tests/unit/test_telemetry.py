@@ -138,6 +138,17 @@ def test_a_process_of_a_fleet_speaks_in_the_folder_of_the_run_it_works_for(
     assert len(capsys.readouterr().err.splitlines()) == 3
 
 
+def test_what_is_printed_already_is_kept_and_not_printed_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = configure(None, role="scheduler", process="scheduler-0")
+    join(tmp_path, {})
+    log.info("said", sentence="stay: no move would help", printed=True)
+    assert capsys.readouterr().err == ""
+    (line,) = lines(tmp_path, "scheduler-0")
+    assert (line["sentence"], "printed" in line) == ("stay: no move would help", False)
+
+
 def test_a_person_reads_time_process_and_sentence() -> None:
     record = {"timestamp": "2026-01-01T10:20:30.456789Z", "run": "r", "role": "trainer", "process": "trainer-0"}
     told = in_words({**record, "level": "info", "event": "trained", "version": 3, "reward": 0.123456}, colours=False)
