@@ -21,6 +21,7 @@ from typing import Any, Literal, Self, cast
 from broker.address import without_password
 from broker.errors import Fenced
 from broker.redis_connection import Arg, RedisConnection, text
+from broker.reports import aged
 
 FLEET = "fleet"
 """Name of the fleet when none is given."""
@@ -173,8 +174,7 @@ class Fleet:
         pipe.hgetall(self.prefix + "said")
         (seconds, micros), raw = await self.ask("reading reports", pipe.execute())
         now = seconds + micros / 1e6
-        reports = {text(slot): json.loads(report) for slot, report in raw.items()}
-        return {slot: {**report, "age_s": now - report["at"]} for slot, report in reports.items()}
+        return aged({text(slot): text(report) for slot, report in raw.items()}, now)
 
     # The scheduler
 

@@ -32,6 +32,7 @@ from broker.redis_forms import (
     why_closed,
 )
 from broker.redis_refusal import body_of, readable, verdicts_of
+from broker.reports import aged
 from broker.streams import ROLE, WORK_STREAMS
 
 
@@ -101,8 +102,7 @@ class RedisBroker:
         pipe.hgetall(self.keys.prefix + "beats")
         (seconds, micros), raw = await self.connection.ask("reading reports", pipe.execute())
         now = seconds + micros / 1e6
-        reports = {text(name): json.loads(report) for name, report in raw.items()}
-        return {name: {**report, "age_s": now - report["at"]} for name, report in reports.items()}
+        return aged({text(name): text(report) for name, report in raw.items()}, now)
 
     async def last_beat(self, name: str) -> dict[str, Any]:
         """What one process reported last; empty when it never did."""

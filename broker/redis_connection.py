@@ -234,4 +234,5 @@ REFUSALS: dict[str, Callable[[str, list[str]], TidemillError]] = {
 
 
 def text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
+    """Of a reply; what is no UTF-8 was not written by us, and shall not end whoever reads it."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

@@ -17,6 +17,7 @@ from broker.contract import RunState
 from broker.fleet import Wanted, pairs, wanted_of
 from broker.redis_connection import RedisConnection, text
 from broker.redis_forms import run_state
+from broker.reports import aged
 from broker.streams import WORK_STREAMS, Keys
 
 LOOKED_AT = 16
@@ -222,12 +223,6 @@ def fleet_of(reply: Sequence[Any]) -> FleetStanding:
         decision=json.loads(pairs(story[1])["decision"]) if story else {},
         decision_age_s=now - appended_at(text(story[0])) if story else 0.0,
     )
-
-
-def aged(reports: Mapping[str, str], now: float) -> dict[str, dict[str, Any]]:
-    """Reports with their age beside what they say."""
-    said = {name: json.loads(report) for name, report in reports.items()}
-    return {name: {**report, "age_s": now - report["at"]} for name, report in said.items()}
 
 
 def seconds_of(time: Sequence[Any]) -> float:
