@@ -115,9 +115,8 @@ def pools(snapshot: Snapshot) -> RenderableType:
 def pool_row(pool: Pool, stream: StreamStanding) -> list[RenderableType]:
     serving = Text(str(pool.serving), style="yellow" if pool.serving < pool.wanted else "")
     held = "" if stream.idlest is None else f"{stream.idlest.group} in {stream.idlest.reader}, {idle(stream)}"
-    noun = pool.name if pool.slots else f"{pool.name} (processes)"
     return [
-        Text(noun),
+        Text(pool.name),
         Text(pool.stream),
         Text(str(pool.wanted)),
         serving,

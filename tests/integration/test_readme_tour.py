@@ -29,7 +29,13 @@ SLOW_SAMPLING = ["rollout.options={pace_s=0.1}", "run.steps=100000"]
 
 GROUP = r'"(addition|eval)/\d+/\d+"'
 SHOWS: dict[str, list[str]] = {
-    "tidemill status": [r"step \d+/100000", r"backlog   prompts \d+ · rollouts \d+ · scored \d+", r"rollout-0 .* \d+%"],
+    "tidemill status": [
+        r"step \d+/100000",
+        r"admitted \d+ = trained \d+ \+ retired \d+ \+ buried \d+ \+ open \d+",
+        r"rollout +prompts +1 +1 +[01] +\d+ +\d+",
+        r"rollout-0 .* \d+%",
+        r"nothing is stuck",
+    ],
     "tidemill redis XRANGE tm:{}:prompts - + COUNT 2": [
         rf'^1\) "\d+-\d+"\n +1# "group" => {GROUP}\n +2# "kind" => "(train|eval)"',
         r'"floor" => "\d+"',
