@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -110,7 +111,7 @@ def names_gone_producers(folder: Path, launched: Launched) -> None:
 
 def names_a_full_server(folder: Path, launched: Launched) -> None:
     with redis.Redis.from_url(embedded_server.address(folder / "redis")) as server:
-        limit = server.config_get("maxmemory")["maxmemory"]  # type: ignore[index]
+        limit = str(server.config_get("maxmemory")["maxmemory"])  # type: ignore[index]
         server.config_set("maxmemory", 1)
         found = stuck(folder, "server-full")
         assert found["what"].startswith("the server refuses new work for want of memory")
@@ -120,3 +121,48 @@ def names_a_full_server(folder: Path, launched: Launched) -> None:
         server.config_set("maxmemory", limit)
         until(lambda: trained_since(launched, before) and is_well(folder))
         assert server.xlen(Keys(folder.name).stream("dead")) == 0
+
+
+LOOKING: dict[str, list[str]] = {
+    "tidemill status": [r"step \d+/100000", r"nothing is stuck"],
+    "tidemill status --json": [r'"stuck": \[\]', r'"lease_left_s"|"decision": null'],
+    "tidemill top": [r"training +step \d+/100000"],
+    "tidemill doctor": [r"ok +python: 3\.", r"ok +import names: .* are ours"],
+}
+"""Line of operations' section on looking → patterns of its answer."""
+
+
+def looking_block() -> list[str]:
+    operations = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    block = operations.split("## Looking at a run", 1)[1].split("```", 2)[1]
+    return [command for line in block.splitlines() if (command := line.partition("#")[0].strip())]
+
+
+def test_every_line_on_looking_answers_as_the_operators_guide_says(made: Callable[..., Path]) -> None:
+    assert looking_block() == list(LOOKING)
+    folder = made(*SLOWER)
+    launched = Launched(folder)
+    try:
+        launched.reach(2)
+        for line, patterns in LOOKING.items():
+            said = typed(line, folder)
+            for pattern in patterns:
+                assert re.search(pattern, said), f"{line} answered\n{said}"
+    finally:
+        launched.interrupt()
+        launched.end(within_s=60)
+
+
+def typed(line: str, folder: Path) -> str:
+    """What a shell answers; what goes on until the run ends is interrupted."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    env = {**os.environ, "PATH": path, "TIDEMILL_RUNS": str(folder.parent), "COLUMNS": "100"}
+    answer = subprocess.run(
+        ["timeout", "-s", "INT", "15", "bash", "-c", f"exec {line}"],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode in ((0, 124) if line == "tidemill top" else (0,)), answer.stdout + answer.stderr
+    return answer.stdout
