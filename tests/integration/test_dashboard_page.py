@@ -127,6 +127,14 @@ def test_values_are_read_by_keys_and_a_stretch_is_zoomed_into(
     expect(page.locator(".tip:visible")).to_contain_text("v1")
     page.keyboard.press("ArrowRight")
     expect(page.locator(".tip:visible")).to_contain_text("v2")
+    page.locator(".lanes").focus()
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(".tip:visible")).to_contain_text(
+        re.compile(r"rollout-0\s*rollout: serving \d+ % busy, version")
+    )
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(".tip:visible")).to_contain_text("reward-0")
+    chart.scroll_into_view_if_needed()
     box = chart.bounding_box()
     assert box
     before = chart.locator(".x-label").all_inner_texts()

@@ -9,6 +9,8 @@ import { poolColour } from "./roles.js";
 
 const [LANE, GAP] = [22, 5];
 const COLUMN = 3;
+/** Key → lanes down, moments on. */
+const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 const [POOL, STATE, BUSY, VERSION] = [0, 1, 2, 3];
 
 export class Lanes {
@@ -35,6 +37,8 @@ export class Lanes {
       link.point(null);
     });
     this.canvas.addEventListener("dblclick", () => link.zoom(null));
+    this.canvas.addEventListener("keydown", (event) => this.press(event));
+    this.canvas.addEventListener("blur", () => link.point(null));
   }
 
   show(moments, begun) {
@@ -141,11 +145,24 @@ export class Lanes {
     this.link.point(this.x.back(Math.max(LEFT, event.clientX - box.left)));
   }
 
+  /** Up and down choose a lane, left and right a moment; Escape shows all. */
+  press(event) {
+    const [down, along] = STEPS[event.key] ?? [0, 0];
+    if (event.key === "Escape") this.link.zoom(null);
+    if (!(event.key in STEPS) || !this.moments.length) return;
+    event.preventDefault();
+    this.row = within((this.row ?? -down) + down, this.names.length);
+    const at = this.begun + (this.link.x ?? Infinity);
+    const here = this.moments.findLastIndex((one) => one.at <= at + 1e-6);
+    this.link.point(this.moments[within(here + along, this.moments.length)].at - this.begun);
+  }
+
   point() {
     const name = this.names[this.row];
-    this.tip.hidden = this.link.x === null || name === undefined || !this.canvas.matches(":hover");
+    const chosen = this.canvas.matches(":hover") || document.activeElement === this.canvas;
+    this.tip.hidden = this.link.x === null || name === undefined || !chosen;
     if (this.tip.hidden) return;
-    const at = this.begun + this.link.x;
+    const at = this.begun + this.link.x + 1e-6;
     const moment = this.moments.findLast((one) => one.at <= at) ?? this.moments[0];
     const lane = moment?.lanes[name];
     replace(this.tip, h("b", {}, `${clock(this.link.x)} ${name}`), h("span", {}, lane ? inWords(lane) : "not there"));
@@ -171,3 +188,5 @@ function byWork(moments) {
   const rank = (name) => (name.startsWith("slot") ? -1 : order.indexOf(roles.get(name)) + 1 || 99);
   return (a, b) => rank(a) - rank(b) || a.localeCompare(b, "en", { numeric: true });
 }
+
+const within = (index, length) => Math.min(length - 1, Math.max(0, index));

@@ -20,7 +20,7 @@ const HELP = [
   ["j k ↑ ↓", "through the list"],
   ["Enter", "open a group"],
   ["Esc", "close it; see all of a chart"],
-  ["← →", "read values of a chart in focus"],
+  ["← →", "read a chart in focus; ↑ ↓ its lanes"],
   ["g", "all runs"],
   ["?", "these keys"],
 ];
