@@ -113,6 +113,14 @@ def dead(server: Records, count: int = NEWEST) -> list[Row]:
     ]
 
 
+def why_buried(rows: list[Row]) -> list[Row]:
+    """Lines of `dead` as a person reads them."""
+    return [
+        {"group": row["group"], "stage": row["stage"], "attempts": int(row["attempt"] or 0) + 1, "reason": row["reason"]}
+        for row in rows
+    ]
+
+
 def weights(server: Records) -> list[Row]:
     """One row per version that may be served, with its holders."""
     live = server.hash(server.keys.state).get("version")
@@ -199,6 +207,9 @@ def run_row(folder: Path) -> Row:
         "state": state,
     }
 
+
+IN_WORDS: dict[str, Callable[[list[Row]], list[Row]]] = {"decisions": story, "dead": why_buried}
+"""Views that show a person less, or otherwise, than a program."""
 
 VIEWS: dict[str, Callable[[Records], list[Row]]] = {
     "ledger": ledger,

@@ -50,7 +50,8 @@ def inspect(
     folder = find_run(words[0] if words else run, runs_root())
     with reachable(folder, saved_run(folder).broker) as url:
         rows = inspection.VIEWS[what](inspection.Records.reached(url, folder.name))
-    print_rows(inspection.story(rows) if what == "decisions" and not as_json else rows, as_json)
+    in_words = inspection.IN_WORDS.get(what)
+    print_rows(in_words(rows) if in_words and not as_json else rows, as_json)
 
 
 def decide(verb: str, groups: list[str], run: str, wait_s: float, *, everything: bool, as_json: bool) -> None:

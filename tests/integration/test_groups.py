@@ -62,7 +62,7 @@ SETTINGS = (
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 SHOWS = {
     "tidemill show GROUP": r"· train · buried: RuleFailed",
-    "tidemill inspect dead": r"entry +group +reason +stage",
+    "tidemill inspect dead": r"group +stage +attempts +reason",
     "tidemill inspect dead replay GROUP": r"done +at prompts again",
     "tidemill inspect dead drop --all": r"done +retired as dropped",
     "tidemill rescore --reward exact_match --newest 100": r"(?s)of 100 groups of .*part exact_match",
