@@ -84,6 +84,12 @@ def started(folder: Path) -> Generator[dict[str, str]]:
         stand_in(folder, env)
         yield env
     finally:
+        subprocess.run(
+            ["sh", "-c", "docker rm -f $(docker ps -aq); docker network prune -f"],
+            env=env,
+            capture_output=True,
+            check=False,
+        )
         process.terminate()
         try:
             process.wait(60)

@@ -22,7 +22,7 @@ from tests.compose.engine import NoEngine, engine
 
 pytestmark = pytest.mark.timeout(900)
 
-RUN = "addition run.steps=100000 run.stop_when= prompts.eval.size=64"
+RUN = """addition run.steps=100000 "run.stop_when=''" prompts.eval.size=64"""
 """As shipped, but without an end: the story decides how long it takes."""
 
 
