@@ -16,12 +16,16 @@ import os
 import re
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 
 from broker.errors import Misconfigured
 
 PASSWORD_FILE_VARIABLE: Final = "TIDEMILL_BROKER_PASSWORD_FILE"
 SCHEMES: Final = ("redis", "rediss", "unix")
+PLAIN: Final = ("db", "username", "password")
+FILES: Final = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
+TLS: Final = (*FILES, "ssl_cert_reqs")
+"""What may stand behind the `?`."""
 SECRET: Final = re.compile(r"(?<=password=)[^&]*")
 
 
@@ -56,10 +60,28 @@ def for_client(url: str) -> str:
             f"the server's address {without_password(url)} cannot be read; nothing was asked; write redis://, "
             "rediss:// or unix://, a number as the port, and in a password all but letters and digits as %XX"
         )
+    check_query(url)
     file = os.environ.get(PASSWORD_FILE_VARIABLE)
     if not file or has_password(url):
         return url
     return with_password(url, password_in(Path(file)))
+
+
+def check_query(url: str) -> None:
+    """Raises Misconfigured for what no client understands, and for a file of TLS that is not there."""
+    parts = urlsplit(url)
+    for name, value in parse_qsl(parts.query):
+        if name not in (*PLAIN, *TLS) or (name in TLS and parts.scheme != "rediss"):
+            known = ", ".join((*PLAIN, *TLS) if parts.scheme == "rediss" else PLAIN)
+            raise Misconfigured(
+                f"the server's address {without_password(url)} says {name!r}, which nobody understands there; nothing "
+                f"was asked; {parts.scheme}:// knows {known}"
+            )
+        if name in FILES and not os.access(value, os.R_OK):
+            raise Misconfigured(
+                f"the server's address {without_password(url)} names {value}, which this account cannot read; nothing "
+                "was asked; put the file there or correct the address"
+            )
 
 
 def password_in(file: Path) -> str:

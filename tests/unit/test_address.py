@@ -57,6 +57,20 @@ def test_an_address_that_cannot_be_read_is_refused_without_its_password(url: str
     assert "same" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("redis://h/0?ssl_ca_certs=/ca.pem", "redis:// knows db, username, password$"),
+        ("rediss://:sesame@h/0?ssl_ca_cert=/ca.pem", "says 'ssl_ca_cert'.* ssl_ca_certs"),
+        ("rediss://:sesame@h/0?ssl_ca_certs=/nowhere/ca.pem", "names /nowhere/ca.pem, which this account cannot read"),
+    ],
+)
+def test_what_stands_behind_an_address_is_checked(url: str, told: str) -> None:
+    with pytest.raises(Misconfigured, match=told) as refused:
+        for_client(url)
+    assert "sesame" not in str(refused.value)
+
+
 def test_celery_checks_certificates_unless_the_address_says_otherwise() -> None:
     assert "ssl_cert_reqs=CERT_REQUIRED" in celery_url("rediss://h:1/0")
     assert celery_url("rediss://h:1/0?ssl_ca_certs=/ca.pem&ssl_cert_reqs=none").endswith(
