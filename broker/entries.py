@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from broker.messages import Delivery, Entry, Group
+from broker.messages import Delivery, Entry, Group, added_at
 from broker.outcomes import Bury, Forward, Outcome, Recycle, Release, Retire
 
 REASON: Final = 60
@@ -57,12 +57,6 @@ def steps(trace: str) -> list[Step]:
         if what:
             found.append(Step(stream, added_at(entry_id), reader, what))
     return found
-
-
-def added_at(entry_id: str) -> float | None:
-    """Seconds since 1970 of an entry id that a server gave; None for any other."""
-    milliseconds = entry_id.partition("-")[0]
-    return int(milliseconds) / 1000 if milliseconds.isdecimal() and len(milliseconds) >= 13 else None
 
 
 def admitted(group: Group, *, floor: int, last_version: int, size: int) -> Entry:

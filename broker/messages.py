@@ -161,5 +161,10 @@ class Delivery:
     @property
     def added_at(self) -> float | None:
         """When the entry was appended, by the server's clock, seconds since 1970; None where its id is no time."""
-        milliseconds = self.entry_id.partition("-")[0]
-        return int(milliseconds) / 1000 if milliseconds.isdecimal() and len(milliseconds) >= 13 else None
+        return added_at(self.entry_id)
+
+
+def added_at(entry_id: str) -> float | None:
+    """Seconds since 1970 of an entry id that a server gave; None for any other."""
+    milliseconds = entry_id.partition("-")[0]
+    return int(milliseconds) / 1000 if milliseconds.isdecimal() and len(milliseconds) >= 13 else None

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from broker.archive import Closed
-from broker.entries import Step, added_at, steps
-from broker.messages import Entry, Group
+from broker.entries import Step, steps
+from broker.messages import Entry, Group, added_at
 
 Life = dict[str, Any]
 
