@@ -116,7 +116,12 @@ def dead(server: Records, count: int = NEWEST) -> list[Row]:
 def why_buried(rows: list[Row]) -> list[Row]:
     """Lines of `dead` as a person reads them."""
     return [
-        {"group": row["group"], "stage": row["stage"], "attempts": int(row["attempt"] or 0) + 1, "reason": row["reason"]}
+        {
+            "group": row["group"],
+            "stage": row["stage"],
+            "attempts": int(row["attempt"] or 0) + 1,
+            "reason": row["reason"],
+        }
         for row in rows
     ]
 
