@@ -147,14 +147,10 @@ class RedisBroker:
         return f"{slot}.{(await self.connection.direct('note', 'count', 'starts', slot))[1]}"
 
     async def inherit(self, stream: str, reader: str, slot: str) -> list[Delivery]:
-        await self.connection.verb("check")
         key, role = self.keys.stream(stream), ROLE[stream]
-        consumers = await self.connection.ask(
-            "listing readers", cast("Awaitable[Any]", self.client.xinfo_consumers(key, role))
-        )
-        former = [text(one["name"]) for one in consumers if text(one["name"]).rpartition(".")[0] == slot]
+        _, former = await self.connection.verb("former", stream, slot)
         found: list[Delivery] = []
-        for name in former:
+        for name in map(text, former):
             if name == reader:
                 continue
             pending = await self.connection.ask(

@@ -56,6 +56,7 @@ ENTERED = {
     "refuse",
     "dismiss",
     "check",
+    "former",
     "prepare",
     "commit",
     "announce",

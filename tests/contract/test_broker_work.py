@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,7 @@ from tests.contract.broker_world import (
     judged,
     open_run,
     pass_on,
+    redis_world,
     rolled,
     score,
     step,
@@ -344,6 +346,23 @@ async def test_a_slot_inherits_at_once_what_its_earlier_starts_held(world: World
     await broker.blame(reader, inherited, max_attempts=3)
     again = await take(broker, PROMPTS, reader, 2)
     assert [(each.entry.alone, each.entry.attempt) for each in again] == [(True, 0), (True, 0)]
+
+
+async def test_whoever_starts_hears_of_its_own_slots_readers_alone(redis_folder: Path) -> None:
+    async with redis_world(redis_folder) as world:
+        await open_run(world)
+        broker = await join(world)
+        operator = world.handles[-1]
+        pipe = operator.client.pipeline(transaction=False)
+        for number in range(500):
+            pipe.xgroup_createconsumer(operator.keys.stream(PROMPTS), "rollout", f"slot-{number}.1")
+        await pipe.execute()
+        before = (await operator.client.info("stats"))["total_net_output_bytes"]
+        assert await broker.inherit(PROMPTS, "slot-7.2", "slot-7") == []
+        sent = (await operator.client.info("stats"))["total_net_output_bytes"] - before
+        assert sent < 20_000, "it was sent the whole fleet's readers"
+        readers = await operator.client.xinfo_consumers(operator.keys.stream(PROMPTS), "rollout")
+        assert len(readers) == 499
 
 
 async def test_a_renewed_entry_stays_and_one_that_is_not_renewed_goes(world: World) -> None:
