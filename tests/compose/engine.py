@@ -31,7 +31,7 @@ def done(argv: Sequence[str | Path], env: Mapping[str, str] | None = None, withi
     """What a command prints. Raises NoEngine with the end of what it said when it fails."""
     ran = subprocess.run(
         [*map(str, argv)],
-        env=env,
+        env=env or with_sbin(),
         capture_output=True,
         text=True,
         timeout=within_s,
@@ -72,13 +72,13 @@ def started(folder: Path) -> Generator[dict[str, str]]:
     """Our own engine with stand-ins for the base images. Its network rules go with it."""
     install()
     config = folder / "config"
-    env = {**os.environ, "DOCKER_HOST": f"unix://{folder}/docker.sock", "DOCKER_CONFIG": str(config)}
+    env = {**with_sbin(), "DOCKER_HOST": f"unix://{folder}/docker.sock", "DOCKER_CONFIG": str(config)}
     plugin(folder, config, env)
     rules, forwarding = done(["iptables-save"]), FORWARDING.read_text()
     with (folder / "dockerd.log").open("wb") as said:
         places = ["--data-root", folder / "data", "--exec-root", folder / "exec", "--pidfile", folder / "dockerd.pid"]
         argv = ["dockerd", *places, "-H", env["DOCKER_HOST"], "--bip", NETWORK]
-        process = subprocess.Popen([*map(str, argv)], stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+        process = subprocess.Popen([*map(str, argv)], env=env, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
     try:
         answers(process, env, folder)
         stand_in(folder, env)
@@ -101,18 +101,19 @@ def started(folder: Path) -> Generator[dict[str, str]]:
 
 def install() -> None:
     """Debian's packages, where they are missing and this may be mended (`APT=1`, as for `deploy/setup.sh`)."""
-    missing = [package for program, package in PACKAGES.items() if not shutil.which(program, path=with_sbin())]
+    missing = [package for program, package in PACKAGES.items() if not shutil.which(program, path=with_sbin()["PATH"])]
     if not missing:
         return
     if os.environ.get("APT") != "1":
         raise NoEngine(f"no Docker engine; `apt-get install {' '.join(missing)}` brings one (APT=1 does so here)")
     done(["apt-get", "update", "-q"])
-    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    env = {**with_sbin(), "DEBIAN_FRONTEND": "noninteractive"}
     done(["apt-get", "install", "-y", "-q", "--no-install-recommends", *missing], env)
 
 
-def with_sbin() -> str:
-    return os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+def with_sbin() -> dict[str, str]:
+    """Our environment, where an administrator's programs are found too."""
+    return {**os.environ, "PATH": os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])}
 
 
 def plugin(folder: Path, config: Path, env: Mapping[str, str]) -> None:
@@ -181,7 +182,7 @@ def stand_in(folder: Path, env: Mapping[str, str]) -> None:
 
 def tidy(folder: Path, rules: str, forwarding: str) -> None:
     """Nothing of the engine stays: no bridge, no mount, no network rule."""
-    subprocess.run(["ip", "link", "del", "docker0"], capture_output=True, check=False)
+    subprocess.run(["ip", "link", "del", "docker0"], env=with_sbin(), capture_output=True, check=False)
     for mount in Path("/proc/mounts").read_text().splitlines():
         if (place := mount.split()[1]).startswith(str(folder)):
             subprocess.run(["umount", "-l", place], capture_output=True, check=False)
@@ -189,6 +190,8 @@ def tidy(folder: Path, rules: str, forwarding: str) -> None:
     empty = "".join(
         f"*{table}\n" + "".join(f":{chain} ACCEPT [0:0]\n" for chain in TABLES[table]) + "COMMIT\n" for table in missing
     )
-    subprocess.run(["iptables-restore"], input=rules + empty, text=True, capture_output=True, check=False)
+    subprocess.run(
+        ["iptables-restore"], env=with_sbin(), input=rules + empty, text=True, capture_output=True, check=False
+    )
     FORWARDING.write_text(forwarding)
     shutil.rmtree(folder, ignore_errors=True)
