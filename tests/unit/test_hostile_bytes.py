@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import pickle
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgpack
@@ -23,6 +26,7 @@ from broker.messages import Entry, Group
 from broker.redis_forms import entry_args
 from tests.unit.test_codec import body, example
 
+ROOT = Path(__file__).parents[2]
 ENTRY = Entry(group="a/0/1", kind="train", task="a", size=2, floor=0, last_version=1)
 
 junk = st.one_of(
@@ -124,6 +128,23 @@ test_an_archive_that_was_tampered_with_is_sound_or_refused = few(given(wire)(rea
 test_many_tampered_bodies = pytest.mark.nightly(pytest.mark.timeout(900)(many(given(changes)(read_body))))
 test_many_tampered_entries = pytest.mark.nightly(pytest.mark.timeout(900)(many(given(changes)(read_entry))))
 test_many_tampered_archives = pytest.mark.nightly(pytest.mark.timeout(900)(many(given(wire)(read_archive))))
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(300)
+def test_a_search_guided_by_coverage_finds_nothing(tmp_path: Path) -> None:
+    pytest.importorskip("atheris", reason="atheris has wheels for x86_64 and Python 3.11 to 3.13 only")
+    kept = tmp_path / "corpus"
+    kept.mkdir()
+    (kept / "archive").write_bytes(b"\0\0" + encode_group(example()))
+    for at, value in enumerate(dict(sorted(body(example()).items())).values()):
+        (kept / f"body-{at}").write_bytes(bytes([1, at]) + value)
+    for at, value in enumerate(dict(sorted(encode_entry(ENTRY).items())).values()):
+        (kept / f"entry-{at}").write_bytes(bytes([2, at]) + value)
+    words = ["-m", "tests.unit.codec_fuzzer", "-max_total_time=120", f"-artifact_prefix={tmp_path}/", str(kept)]
+    done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "DONE" in done.stderr
 
 
 def spans(*rows: tuple[int, int, int, int]) -> dict[bytes, bytes | None]:
