@@ -19,9 +19,9 @@ with fuzzer.instrument_imports(include=["broker"]):
     from broker.codec import decode_entry, decode_group, decode_group_bytes, encode_entry, encode_group
     from broker.errors import Poison
     from broker.fields import pack, unpack
+    from broker.messages import Entry
+    from tests.unit.test_codec import body, example
 
-from broker.messages import Entry
-from tests.unit.test_codec import body, example
 
 ENTRY = encode_entry(Entry(group="a/0/1", kind="train", task="a", size=2, floor=0, last_version=1))
 BODY = body(example())
