@@ -136,10 +136,11 @@ def controller_that_does_not_hear(run: OnSlots) -> OnSlots:
     run.order(PRODUCER, "train", "pin")
     run.order(TRAINER, "rollout", "pin")
     began = time.monotonic()
-    while any(one.pid == stopped for one in run.controllers(PRODUCER)):
-        assert time.monotonic() - began < 20, "a drain without end"
-        with suppress(ProcessLookupError):
+    with suppress(ProcessLookupError):
+        while True:  # so often that it cannot leave in between, however busy the cores are
+            assert time.monotonic() - began < 60, "a drain without end"
             os.kill(stopped, signal.SIGSTOP)
+            time.sleep(0.001)
     assert time.monotonic() - began > 3, "it left in good order, so no deadline was overrun"
     run.reported(PRODUCER, pool="train", state="serving")
     for slot, pool in ((TRAINER, "rollout"), (PRODUCER, "train")):

@@ -6,6 +6,7 @@ Run, streams and records are real. Slots are words in the fleet's record: what t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import shutil
 import time
@@ -20,6 +21,7 @@ from structlog.testing import capture_logs
 
 from broker import embedded_server
 from broker.cancellation import end
+from broker.errors import Unavailable
 from broker.fleet import Fleet, Served
 from broker.settings import RUN_SETTINGS_FILE
 from deploy.run_check import load_run
@@ -39,13 +41,15 @@ class Scene:
         self.world, self.folder, self.fleet = world, folder, fleet
         self.said: list[str] = []
         self.running: list[asyncio.Task[None]] = []
+        self.reports: dict[str, dict[str, Any]] = {}
 
     async def slot(self, name: str, pool: str, **facts: Any) -> None:
         """A slot that serves the pool its record names."""
         record = await self.fleet.offer(name, pool, 1)
         work = {"busy_s": 10.0, "spent_s": 8.0, "items": 4, "places": 6.0, "half_at": 0.0}
         serving = {"state": "serving", "pool": record.pool, "epoch": record.epoch, "node": "worker", "ordered_s": 100.0}
-        await self.fleet.say(name, {**serving, "work": {record.pool: work}, **facts})
+        self.reports[name] = {**serving, "work": {record.pool: work}, **facts}
+        await self.fleet.say(name, self.reports[name])
 
     def daemon(self, holder: str = "one", ring: Callable[[str, str, int], None] = lambda *_: None) -> Daemon:
         return Daemon(self.fleet, holder, ring, self.said.append)
@@ -55,9 +59,14 @@ class Scene:
         return self.running[-1]
 
     async def until(self, reached: Callable[[], Any], seconds: float = 60.0) -> Any:
-        """Wait for it; the daemon must live meanwhile."""
-        deadline = time.monotonic() + seconds
+        """Wait for it; the daemon must live meanwhile. Slots go on saying what they said: silent ones count as dead."""
+        deadline, said_at = time.monotonic() + seconds, time.monotonic()
         while True:
+            if time.monotonic() - said_at > 2:
+                said_at = time.monotonic()
+                with contextlib.suppress(Unavailable):
+                    for name, report in self.reports.items():
+                        await self.fleet.say(name, report)
             found = reached()
             found = await found if asyncio.iscoroutine(found) else found
             if found:
