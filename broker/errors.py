@@ -62,6 +62,6 @@ class Reset(TidemillError):
 
 
 class Fenced(TidemillError):
-    """A trainer with a higher epoch, or a newer host of a slot, has taken over: this one stops without another write."""
+    """A trainer with a higher epoch, or a newer host of a slot, has taken over: this one stops and writes no more."""
 
     exit_code = 76
