@@ -72,12 +72,12 @@ def test_the_meter_counts_what_the_simulator_counts() -> None:
     taken = [one.__enter__() for one in open_groups]
     while True:
         clock.now = ends
-        group, following = slot.finish(ends)
+        group = slot.finish(ends)
         open_groups[group].__exit__(None, None, None)
         meter.finished(1, taken[group].seconds)
-        if following is None:
+        if not slot.jobs:
             break
-        ends = following
+        ends = slot.next_done()
     assert meter.spent_s == pytest.approx(slot.spent_s) == pytest.approx(6.0)
     assert meter.busy_s == pytest.approx(slot.busy_s)
 
