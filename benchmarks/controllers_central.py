@@ -146,7 +146,7 @@ class Central:
 
 
 async def commanding(path: str, load: Load, ready: Ready, stop: asyncio.Event) -> Moments:
-    prompt = codec.encode_prompt(Group(id="", kind="train", prompt=parts_of(load.body_bytes).prompt))
+    prompt = codec.encode_prompt(Group(id="bench", kind="train", prompt=parts_of(load.body_bytes).prompt))
     central = Central(load=load, prompt=packb(prompt))
     server = await asyncio.start_unix_server(central.serve, path, limit=LIMIT, backlog=512)
     await ready()

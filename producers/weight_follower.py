@@ -182,7 +182,7 @@ class WeightFollower:
         self.version = self.meter.version = version
         self.count_lag()
         await self.broker.serving(self.holder, version, announcement.epoch)
-        log.debug("serving", version=version)
+        log.info("serving", version=version)
 
     def count_lag(self) -> None:
         if self.version >= 0:

@@ -67,7 +67,7 @@ def option(name: str, words: str, check: Callable[[str], object]) -> click.Optio
     return click.Option((name,), default=None, help=words, callback=checked(check))
 
 
-app = application(os.environ.get(URL_VARIABLE, "redis://localhost:6379/0"), os.environ.get(FLEET_VARIABLE, FLEET))
+app = application(os.environ.get(URL_VARIABLE) or "redis://localhost:6379/0", os.environ.get(FLEET_VARIABLE, FLEET))
 app.user_options["worker"].add(option("--slot", "Name of the slot this worker hosts.", slot_named))
 app.user_options["worker"].add(option("--initial-pool", "Its pool when the fleet has no record of the slot.", str))
 app.user_options["worker"].add(

@@ -121,21 +121,21 @@ async def test_a_prompt_read_before_is_read_again_under_new_weights(bench: Bench
 
 
 async def test_weights_may_change_in_flight(bench: Bench) -> None:
-    for version in range(0, 20, 2):  # a busy machine may load so late that every sibling has ended
-        spans = await spans_over_a_load(bench, version)
-        assert spans <= {(version,), (version, version + 1), (version + 1,)}
-        if (version, version + 1) in spans:
+    for _ in range(10):  # a busy machine may load so late that every sibling has ended
+        spans = await spans_over_a_load(bench)
+        assert spans <= {(0,), (0, 1), (1,)}
+        if (0, 1) in spans:
             return
     raise AssertionError("no sibling was sampled by two versions")
 
 
-async def spans_over_a_load(bench: Bench, version: int) -> set[tuple[int, ...]]:
-    """The versions of each sibling, while the weights become those of the next version."""
-    await bench.load(version)
+async def spans_over_a_load(bench: Bench) -> set[tuple[int, ...]]:
+    """The versions of each sibling, while the weights change."""
+    await bench.load(0)
     asked = [group(i, length=3 + 5 * (i % 8), most=100 - 9 * (i % 6)) for i in range(20)]
     running = asyncio.gather(*map(bench.engine.generate, asked))
     await started(bench)
-    await bench.load(version + 1)
+    await bench.load(1)
     spans = set[tuple[int, ...]]()
     for each, rollouts in zip(asked, await running, strict=True):
         bench.check(each, rollouts)

@@ -134,15 +134,20 @@ def test_values_are_read_by_keys_and_a_stretch_is_zoomed_into(
     )
     page.keyboard.press("ArrowDown")
     expect(page.locator(".tip:visible")).to_contain_text("reward-0")
-    chart.scroll_into_view_if_needed()
-    box = chart.bounding_box()
-    assert box
     before = chart.locator(".x-label").all_inner_texts()
-    page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 60)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 0.8 * box["width"], box["y"] + 60, steps=4)
-    page.mouse.up()
-    until(lambda: chart.locator(".x-label").all_inner_texts() != before)
+
+    def zoomed() -> bool:
+        """A living page may move under the mouse: then it is dragged again."""
+        chart.scroll_into_view_if_needed()
+        box = chart.bounding_box()
+        assert box
+        page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 60)
+        page.mouse.down()
+        page.mouse.move(box["x"] + 0.8 * box["width"], box["y"] + 60, steps=4)
+        page.mouse.up()
+        return chart.locator(".x-label").all_inner_texts() != before
+
+    until(zoomed)
 
 
 def test_groups_are_filtered_opened_and_closed_by_keys_alone(page: Page, dashboard: Dashboard, root: Path) -> None:

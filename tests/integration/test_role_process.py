@@ -44,5 +44,6 @@ def test_a_process_told_to_leave_while_it_loads_leaves_at_once() -> None:
 @pytest.mark.parametrize("seconds", [0, 0.2])
 def test_what_was_loaded_is_handed_over(seconds: float) -> None:
     process = started(seconds)
-    assert process.communicate(timeout=20)[0] == "the engine\n"
-    assert process.returncode == 0
+    assert process.stdout
+    assert process.stdout.read() == "the engine\n"
+    assert process.wait(20) == 0
