@@ -170,7 +170,7 @@ def run(wanted: Sequence[Case], repeats: int, seconds: tuple[float, float]) -> R
 def codec_us(size: int, times: int = 200) -> float:
     """Processor time of decoding a group of this size once and encoding it once."""
     parts = parts_of(size)
-    group = Group(id="", kind="train", prompt=parts.prompt, rollouts=parts.rollouts, scores=parts.scores)
+    group = Group(id="bench", kind="train", prompt=parts.prompt, rollouts=parts.rollouts, scores=parts.scores)
     packed, began = codec.encode_group(group), time.process_time()
     for _ in range(times):
         codec.encode_group(codec.decode_group_bytes(packed))
