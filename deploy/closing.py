@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.archive import closed_groups
+from deploy.plain_text import plain
 from deploy.run_files import shipped_runs
 
 SAMPLES = 3
@@ -67,10 +68,10 @@ def answer_lines(found: list[dict[int, tuple[str, str, str]]]) -> Iterator[str]:
 
 def one_line(text: str, longest: int = 60) -> str:
     """On one line, and not too much of it."""
-    flat = " ".join(text.split())
+    flat = plain(" ".join(text.split()))
     return flat if len(flat) <= longest else flat[: longest - 1] + "…"
 
 
 def end_of(prompt: str, longest: int = 60) -> str:
     """On one line, the part the answer goes on from: long prompts often begin alike."""
-    return one_line(prompt[::-1], longest)[::-1]
+    return one_line(plain(prompt)[::-1], longest)[::-1]

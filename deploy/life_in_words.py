@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from deploy.life import Life
+from deploy.plain_text import plain
 
 LONGEST = 2000
 """Characters of a text that are shown; --json has all."""
@@ -68,4 +69,4 @@ def next_words(life: Life, run: str) -> Iterator[str]:
 
 def cut(text: str) -> str:
     shown = text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text) - LONGEST} more characters)"
-    return shown.replace("\n", "\n    ")
+    return plain(shown).replace("\n", "\n    ")

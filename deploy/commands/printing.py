@@ -12,6 +12,9 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
+
+from deploy.plain_text import plain
 
 console = Console()
 
@@ -33,7 +36,7 @@ def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
         return
     table = Table(*rows[0], box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     for row in rows:
-        table.add_row(*(cell(row.get(name)) for name in rows[0]))
+        table.add_row(*(Text(plain(cell(row.get(name)))) for name in rows[0]))
     console.print(table)
 
 
