@@ -9,16 +9,15 @@ both remember, and no group trained twice.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from broker.streams import WORK_STREAMS
 from broker.weights import VersionStore, chain
-from deploy.inspection import Records, ledger, open_groups
+from deploy.inspection import NEWEST, Records, asking, ledger_rows, open_rows
 from deploy.snapshot import books_of
 
 KINDS = ("train", "eval")
@@ -43,32 +42,57 @@ class Check:
         return f"{self.what}: {self.counted} and {self.found}{some}"
 
 
-def audit(server: Records, store: Path, tries: int = 5) -> list[Check]:
-    """All checks of a run; none when the server knows less than the store, which the next trainer mends.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What the server holds at one moment."""
 
-    A run that is under way changes between two readings, so a difference is believed when it is seen `tries` times.
+    state: Mapping[str, str]
+    counts: Mapping[str, int]
+    open: Sequence[dict[str, Any]]
+    """Rows of `inspect open`."""
+    entries: Mapping[str, set[str]]
+    """Stream → ids of its entries."""
+    ledger: Sequence[dict[str, Any]]
+    """Rows of `inspect ledger`."""
+
+
+def audit(server: Records, store: Path) -> list[Check]:
+    """All checks of a run, also of one that is under way; none when the server knows less than the store, which the
+    next trainer mends. Raises Unavailable.
     """
-    checks: list[Check] = []
-    for _ in range(tries):
-        checks = list(checked(server, store))
-        if all(check.holds for check in checks):
-            break
-        time.sleep(0.1)
-    return checks
+    return list(checked(server, VersionStore(store)))
 
 
-def checked(server: Records, store: Path) -> Iterator[Check]:
-    state = server.hash(server.keys.state)
-    manifests = VersionStore(store).manifests()
-    if not state or int(state["tick"]) < max((one.books.tick for one in manifests), default=0):
+def checked(server: Records, store: VersionStore) -> Iterator[Check]:
+    tick = max((one.books.tick for one in store.manifests()), default=0)
+    found = held(server)
+    if not found.state or int(found.state["tick"]) < tick:
         return
-    counts = {name: int(value) for name, value in server.hash(server.keys.counts).items()}
-    lines = open_groups(server)
-    yield from laws(counts, lines)
-    yield from entries(server, lines)
-    if state.get("version"):
-        stored = chain(manifests, int(state["version"]), int(state["version_epoch"]))
-        yield from lineage(ledger(server), {(one.version, one.epoch): one.groups for one in stored})
+    yield from laws(found.counts, found.open)
+    yield from entries(found)
+    if found.state.get("version"):
+        # Read after the server, so that the version it names is among them.
+        stored = chain(store.manifests(), int(found.state["version"]), int(found.state["version_epoch"]))
+        yield from lineage(found.ledger, {(one.version, one.epoch): one.groups for one in stored})
+
+
+def held(server: Records) -> Held:
+    """In one transaction: between two questions a living run goes on."""
+    keys = server.keys
+    with asking(server.url), server.client.pipeline(transaction=True) as asked:
+        for key in (keys.state, keys.counts, keys.open):
+            asked.hgetall(key)
+        for stream in WORK_STREAMS:
+            asked.xrange(keys.stream(stream))
+        asked.xrevrange(keys.stream("ledger"), count=NEWEST)
+        state, counts, open_lines, *streams, newest = asked.execute()
+    return Held(
+        state=state,
+        counts={name: int(value) for name, value in counts.items()},
+        open=open_rows(open_lines),
+        entries={name: {entry for entry, _ in found} for name, found in zip(WORK_STREAMS, streams, strict=True)},
+        ledger=ledger_rows(newest[::-1]),
+    )
 
 
 def laws(counts: Mapping[str, int], lines: Sequence[dict[str, Any]]) -> Iterator[Check]:
@@ -85,11 +109,9 @@ def laws(counts: Mapping[str, int], lines: Sequence[dict[str, Any]]) -> Iterator
         )
 
 
-def entries(server: Records, lines: Sequence[dict[str, Any]]) -> Iterator[Check]:
-    for stream in WORK_STREAMS:
-        named = {str(line["entry"]) for line in lines if line["stream"] == stream}
-        found = cast("list[tuple[str, Any]]", server.client.xrange(server.keys.stream(stream)))
-        lying = {entry for entry, _ in found}
+def entries(found: Held) -> Iterator[Check]:
+    for stream, lying in found.entries.items():
+        named = {str(line["entry"]) for line in found.open if line["stream"] == stream}
         odd = ", ".join(sorted(named ^ lying)[:3])
         what = f"open groups at `{stream}`, and entries there"
         yield Check(what=what, counted=len(named), found=len(lying), detail=odd)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -96,8 +96,12 @@ class Records:
 
 def ledger(server: Records) -> list[Row]:
     """One row per trained version that the server still remembers."""
+    return ledger_rows(server.newest("ledger"))
+
+
+def ledger_rows(entries: Iterable[tuple[str, Mapping[str, str]]]) -> list[Row]:
     rows: list[Row] = []
-    for _, line in server.newest("ledger"):
+    for _, line in entries:
         groups = line["groups"].split()
         names = ("version", "epoch", "parent_epoch")
         rows.append({**{name: int(line[name]) for name in names}, "digest": line["digest"][:8], "groups": groups})
@@ -143,10 +147,14 @@ def weights(server: Records) -> list[Row]:
 
 def open_groups(server: Records) -> list[Row]:
     """One row per open group: where its one live entry is, and how old it may get."""
+    return open_rows(server.hash(server.keys.open))
+
+
+def open_rows(lines: Mapping[str, str]) -> list[Row]:
     names = ("stream", "entry", "kind", "floor", "last_version")
     return [
         {"group": group, **dict(zip(names, line.split(" "), strict=True))}
-        for group, line in sorted(server.hash(server.keys.open).items(), key=lambda item: item[1])
+        for group, line in sorted(lines.items(), key=lambda item: item[1])
     ]
 
 
