@@ -30,14 +30,15 @@ LOOKED_THROUGH = 20_000
 def show(folder: Path, settings: BrokerSection, group: str, progress: Callable[[int, int], None] | None = None) -> Life:
     """The group's life. Raises Misconfigured with the nearest ids when the run knows no such group.
 
-    What is open is asked first: a record in the archive may be of a try whose end did not come to pass.
+    What is open is asked first: a record in the archive may be of a try whose end did not come to pass, and a group that
+    closes after the question was archived before it closed.
     """
     with GroupIndex(folder / "groups") as index:
-        index.refresh(progress)
         known = index.ids
         with living(folder, settings) as server:
             if server and (found := server.open_life(group)):
                 return found
+            index.refresh(progress)
             closed = index.read(group)
             if server and (closed is None or closed.fate == "buried") and (found := server.buried_life(group)):
                 return found
