@@ -40,8 +40,9 @@ def encode_entry(entry: Entry) -> Fields:
         fields[b"attempt"] = b"%d" % entry.attempt
     if entry.alone:
         fields[b"alone"] = b"1"
-    if entry.newest_version >= 0:
+    if entry.oldest_version != -1:
         fields[b"oldest_version"] = b"%d" % entry.oldest_version
+    if entry.newest_version != -1:
         fields[b"newest_version"] = b"%d" % entry.newest_version
     if entry.reward is not None:
         fields[b"reward"] = repr(float(entry.reward)).encode()
