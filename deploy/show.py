@@ -30,8 +30,8 @@ LOOKED_THROUGH = 20_000
 def show(folder: Path, settings: BrokerSection, group: str, progress: Callable[[int, int], None] | None = None) -> Life:
     """The group's life. Raises Misconfigured with the nearest ids when the run knows no such group.
 
-    What is open is asked first: a record in the archive may be of a try whose end did not come to pass, and a group that
-    closes after the question was archived before it closed.
+    What is open is asked first: a record in the archive may be of a try whose end did not come to pass, and a group
+    that closes after the question was archived before it closed.
     """
     with GroupIndex(folder / "groups") as index:
         known = index.ids
