@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, Final, cast
+
+SILENT_S: Final = 10.0
+"""Everybody reports once a second; who has not for so long is frozen or gone."""
 
 
 def aged(reports: Mapping[str, str], now: float) -> dict[str, dict[str, Any]]:

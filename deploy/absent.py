@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from broker.reports import SILENT_S
 from broker.standing import StreamStanding
 from broker.streams import PROMPTS, ROLLOUTS, SCORED
 from deploy.finding import Finding, count, duration, gone, goodbye
 from deploy.fleet_facts import READERS
-from deploy.snapshot import SILENT_S, WAITING_FOR_THE_TRAINER, Pool, Process, Slot, Snapshot
+from deploy.snapshot import WAITING_FOR_THE_TRAINER, Pool, Process, Slot, Snapshot
 from scheduler.lifecycle import State
 
 FORGOTTEN_S = 600.0

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from broker.fleet import Wanted
+from broker.reports import SILENT_S
 from broker.standing import FleetStanding
 from broker.streams import PROMPTS, ROLLOUTS, SCORED, WORK_STREAMS
-from deploy.snapshot import SILENT_S, Decision, Pool, Process, Slot
+from deploy.snapshot import Decision, Pool, Process, Slot
 from scheduler.lifecycle import State
 from scheduler.pools import Pool as KindOfSlot
 
@@ -34,7 +35,7 @@ def slot_of(record: Wanted, said: Mapping[str, Any]) -> Slot:
         pool=str(said.get("pool", "")),
         wanted=record.pool,
         pinned=record.pinned,
-        for_s=float(said.get("for_s", 0.0)) + age_s,
+        for_s=float(said.get("for_s", 0.0)) + float(said.get("age_s", 0.0)),
         age_s=age_s,
         held=int(said.get("held", 0)),
         moves=int(said.get("moved", 0)),

@@ -23,11 +23,10 @@ from redis.retry import Retry
 
 from broker.address import for_client
 from broker.fleet import FLEET, FLEET_VARIABLE
+from broker.reports import SILENT_S
 from broker.settings import URL_VARIABLE
 from broker.streams import Keys
 
-SILENT_S = 10.0
-"""Every process reports once a second."""
 STILL_S = 120.0
 """Longest that work in hand may take without anything being finished; as `run.watchdog_s`."""
 ANSWER_S = 5.0

@@ -20,11 +20,12 @@ from broker.errors import Misconfigured, Transient
 from broker.fleet import FLEET_VARIABLE, Assigned, Fleet, Pin, Wanted
 from broker.settings import URL_VARIABLE, broker_url
 from consumers.settings import needs_judge
+from deploy.finding import duration
+from deploy.fleet_facts import slot_of
 from deploy.run_settings import RunSettings
 from deploy.server import EMBEDDED
 from deploy.slot_crew import fleet_of
 from scheduler.daemon import BELL_S
-from scheduler.lookout import SILENT_S
 from scheduler.pools import in_words, pool_named, pools_in_use
 
 Row = dict[str, Any]
@@ -42,17 +43,16 @@ async def slot_rows(url: str, folder: Path) -> list[Row]:
 
 
 def row(name: str, record: Wanted, said: Row) -> Row:
-    silent = not said or said["age_s"] > SILENT_S
-    gpus, cores = said.get("gpus", ""), said.get("cores", "")
+    slot = slot_of(record, said)
     return {
         "slot": name,
-        "devices": f"GPU {gpus}" if gpus else f"cores {cores}" if cores else "",
-        "state": "dead" if silent else said["state"],
-        "pool": said.get("pool", ""),
-        "wanted": f"{record.pool} (pinned)" if record.pinned else record.pool,
-        "for_s": round(said.get("for_s", 0.0) + said.get("age_s", 0.0)),
-        "held": said.get("held", 0),
-        "moves": said.get("moved", 0),
+        "devices": slot.devices,
+        "state": slot.state,
+        "pool": slot.pool,
+        "wanted": f"{slot.wanted} (pinned)" if slot.pinned else slot.wanted,
+        "for_s": round(slot.for_s),
+        "held": slot.held,
+        "moves": slot.moves,
         "move_s": said.get("move_s", 0.0),
         "done": {pool: done["items"] for pool, done in said.get("work", {}).items()},
         "detail": said.get("detail", ""),
@@ -71,12 +71,6 @@ def shown(row: Row) -> Row:
         "moves": f"{row['moves']}, last {row['move_s']:.1f} s" if row["moves"] else "0",
         "why": row["detail"] or (f"by hand: {row['by']}" if row["reason"] == BY_HAND else row["reason"]),
     }
-
-
-def duration(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 async def last_word(url: str, folder: Path, now: float) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from broker.reports import SILENT_S
 from broker.standing import ServerStanding, StreamStanding
 from deploy.records import Record
 
@@ -20,8 +21,6 @@ PREPARING = "preparing the model"
 TRAINING = "training"
 WAITING_FOR_THE_TRAINER = "waiting for the trainer"
 """Stage of a run that no trainer has opened on this server."""
-SILENT_S = 10.0
-"""A process that has not reported for so long is frozen or gone; it reports every second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

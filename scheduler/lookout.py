@@ -14,15 +14,13 @@ from broker.admission import cap
 from broker.contract import RunState
 from broker.fleet import Fleet, Wanted
 from broker.redis_broker import RedisBroker
+from broker.reports import SILENT_S
 from broker.streams import SCORED
 from scheduler.lifecycle import State
 from scheduler.observation import Observation, Service, Slot
 from scheduler.planner import WINDOW_S
 from scheduler.rates import Rates
 from scheduler.survival import Survival
-
-SILENT_S = 10.0
-"""A slot that has not reported for so long counts as dead."""
 
 Said = Mapping[str, Any]
 

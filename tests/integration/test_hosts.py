@@ -18,7 +18,7 @@ import pytest
 
 from broker.archive import closed_groups
 from broker.errors import Unavailable
-from scheduler.lookout import SILENT_S
+from broker.reports import SILENT_S
 from tests.integration.hosts import Cluster, cluster
 from tests.integration.namespaces import needs_namespaces
 from tests.integration.test_launcher import QUICK, report_of

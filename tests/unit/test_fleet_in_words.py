@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from broker.fleet import Wanted
+from deploy.finding import duration
 from deploy.inspection import story
-from deploy.slots_command import duration, row, shown
+from deploy.slots_command import row, shown
 
 SAID: dict[str, Any] = {
     "age_s": 0.4,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from deploy.health import SILENT_S, STILL_S, judged
+from broker.reports import SILENT_S
+from deploy.health import STILL_S, judged
 
 
 def facts(**said: Any) -> dict[str, Any]:
