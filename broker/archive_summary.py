@@ -61,7 +61,7 @@ class Page:
 
 def summarised(record: dict[str, Any]) -> tuple[Summary, str]:
     """The row of a record, and what `text` is looked for in."""
-    body: dict[str, bytes] = {str(name): value for name, value in as_text(unpack(record["group"])).items()}
+    body: dict[str, bytes] = as_text(unpack(record["group"]))
     size = int(body["size"])
     answers = [text(body.get(f"r{index}.text")) for index in range(size)]
     prompt, sampled = text(body["prompt"]), record["sampled"] or (None, None)

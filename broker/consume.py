@@ -20,7 +20,7 @@ from broker.cancellation import end, together
 from broker.contract import WorkBroker
 from broker.entering import entered
 from broker.entries import blamed
-from broker.errors import Backpressure, Broken, Misconfigured, Reset, Unavailable
+from broker.errors import Backpressure, Reset, Unavailable
 from broker.handling import Handler, answer
 from broker.measures import ADOPTED, HANDLING, LEASES_LOST, SETTLED, SETTLING
 from broker.messages import Delivery, Group
@@ -79,9 +79,7 @@ class Consuming:
     reader: str = ""
     held: dict[str, asyncio.Task[None]] = field(default_factory=dict[str, "asyncio.Task[None]"])
     deliveries: dict[str, Delivery] = field(default_factory=dict[str, Delivery])
-    settled: asyncio.Queue[tuple[Delivery, Outcome | Broken | Misconfigured, float]] = field(
-        default_factory=asyncio.Queue[Any]
-    )
+    settled: asyncio.Queue[tuple[Delivery, Outcome | Exception, float]] = field(default_factory=asyncio.Queue[Any])
     """Answers of handlers, or the errors that end the stay, and the seconds each group took."""
     freed: asyncio.Event = field(default_factory=asyncio.Event)
     asked_at: float = float("-inf")
@@ -166,14 +164,18 @@ class Consuming:
         with self.meter.working() as share:
             try:
                 outcome = await answer(self.handle, delivery, group, self.rules.max_attempts)
-            except (Broken, Misconfigured) as error:
+                self.keep(delivery, group, outcome)
+            except Exception as error:  # noqa: BLE001  `settling` raises it; unheard it would hold its place for ever
                 outcome = error
         self.meter.metrics.observe(HANDLING, time.monotonic() - began)
+        await self.settled.put((delivery, outcome, share.seconds))
+
+    def keep(self, delivery: Delivery, group: Group, outcome: Outcome) -> None:
+        """What ends here is archived before its body is deleted."""
         if self.archive and isinstance(outcome, Retire):
             self.archive.append(outcome.group or group, delivery, fate="retired", reason=outcome.reason)
         elif self.archive and isinstance(outcome, Bury):
             self.archive.append(group, delivery, fate="buried", reason=outcome.reason)
-        await self.settled.put((delivery, outcome, share.seconds))
 
     async def settling(self) -> None:
         """consumes: outcomes   produces: settled entries   waits for: a handler   unblocked by: its answer"""

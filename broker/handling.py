@@ -9,9 +9,10 @@ from typing import Protocol
 
 import structlog
 
+from broker import codec
 from broker.errors import Broken, Misconfigured, Poison
 from broker.messages import Delivery, Group
-from broker.outcomes import Bury, Outcome, Release
+from broker.outcomes import Bury, Forward, Outcome, Release, Retire
 
 log = structlog.get_logger()
 
@@ -23,13 +24,25 @@ class Handler(Protocol):
 
 
 async def answer(handle: Handler, delivery: Delivery, group: Group, max_attempts: int) -> Outcome:
-    """The handler's outcome, or the one its error stands for. Broken and Misconfigured pass: they stop the process."""
+    """The handler's outcome, or the one its error stands for. Broken and Misconfigured pass: they stop the process.
+    A result that cannot travel is the group's matter, too.
+    """
     try:
-        return await handle(delivery, group)
+        outcome = await handle(delivery, group)
+        check_result(delivery, outcome)
+        return outcome
     except (Broken, Misconfigured):
         raise
     except Exception as error:  # noqa: BLE001  whatever a handler raises is about its group
         return outcome_of(error, delivery, max_attempts)
+
+
+def check_result(delivery: Delivery, outcome: Outcome) -> None:
+    """Raises Poison for what a handler answers and no reader would take."""
+    if isinstance(outcome, Forward):
+        codec.encode_added(delivery.stream, outcome.group)
+    elif isinstance(outcome, Retire) and outcome.group is not None:
+        codec.encode_group(outcome.group)
 
 
 def outcome_of(error: Exception, delivery: Delivery, max_attempts: int) -> Outcome:

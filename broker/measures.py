@@ -76,7 +76,6 @@ LOADING = histogram("weight_load_seconds", "seconds to verify, load and compare 
 LOADED_BYTES = counter("weight_load_bytes", "bytes of the versions loaded", "rollout")
 LAG = gauge("version_lag", "versions between the newest announced and the one served", "rollout")
 CANARIES = counter("canary_failures", "loads whose log-probs differed from the trainer's", "rollout")
-PUBLISHING = histogram("weight_publish_seconds", "seconds to write and commit one version", "trainer", buckets=LONG)
 PUBLISHED_BYTES = counter("weight_publish_bytes", "bytes of the versions published", "trainer")
 
 # Training

@@ -67,7 +67,6 @@ class Endpoint:
         host, _, port = where.rpartition(":")
         host, first = host.strip("[]"), int(port)
         ports = [first] if first == 0 else range(first, min(first + TRIES, 65536))
-        self.metrics.about_the_process()
         for port in ports:
             try:
                 self.server, _ = start_http_server(port, host, Named(self.metrics.registry, self.names))  # type: ignore[arg-type]
@@ -76,6 +75,7 @@ class Endpoint:
                 if port == ports[-1]:
                     raise
         assert self.server is not None
+        self.metrics.about_the_process()
         self.address = f"{reached_at(host)}:{self.server.server_port}"
 
     def announce(self, folder: Path) -> None:

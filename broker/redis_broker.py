@@ -32,7 +32,7 @@ from broker.redis_forms import (
     why_closed,
 )
 from broker.redis_refusal import body_of, readable, verdicts_of
-from broker.reports import aged
+from broker.reports import aged, facts_of
 from broker.streams import ROLE, WORK_STREAMS
 
 
@@ -107,7 +107,8 @@ class RedisBroker:
     async def last_beat(self, name: str) -> dict[str, Any]:
         """What one process reported last; empty when it never did."""
         call = cast("Awaitable[bytes | None]", self.client.hget(self.keys.prefix + "beats", name))
-        return json.loads(await self.connection.ask("reading a report", call) or b"{}")
+        report = await self.connection.ask("reading a report", call)
+        return facts_of(text(report)) or {} if report else {}
 
     # Admission
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from concurrent.futures import CancelledError
 
 from broker.errors import TidemillError
 from broker.measures import (
@@ -36,10 +37,12 @@ def run_facts(connection: RedisConnection) -> Callable[[], Facts]:
     loop = asyncio.get_running_loop()
 
     def facts() -> Facts:
+        if loop.is_closed():
+            return [(SERVER_UP, {}, 0)]
         asking = asyncio.run_coroutine_threadsafe(asyncio.wait_for(standing(connection, ""), ANSWER_S), loop)
         try:
             return [*facts_of(asking.result(ANSWER_S + 1))]
-        except (TidemillError, TimeoutError, RuntimeError):  # RuntimeError: the loop has just ended
+        except (TidemillError, TimeoutError, RuntimeError, CancelledError):  # the last two: the loop is ending
             asking.cancel()
             return [(SERVER_UP, {}, 0)]
 

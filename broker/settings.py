@@ -109,7 +109,10 @@ class WeightsSection(Section):
 class TelemetrySection(Section):
     """`[telemetry]`: what processes tell of themselves."""
 
-    metrics: str = Field(default="127.0.0.1:0", pattern=r"^(off|([^\s:]+|\[[0-9a-fA-F:]+\]):\d{1,5})$")
+    metrics: str = Field(
+        default="127.0.0.1:0",
+        pattern=r"^(off|([^\s:]+|\[[0-9a-fA-F:]+\]):(6553[0-5]|655[0-2]\d|65[0-4]\d{2}|6[0-4]\d{3}|[1-5]?\d{1,4}))$",
+    )
     """HOST:PORT at which each process answers Prometheus, or `off`. Port 0 is any free one; of several processes that
     are given the same port each takes the next free one. Loopback by default: whoever reaches it may read.
     """

@@ -46,7 +46,7 @@ def check_prompt(size: int, temperature: float, max_actions: int) -> None:
 def check_rollouts(rollouts: Rollouts) -> None:
     """Raises Poison when siblings, offsets, spans and per-action tensors do not fit one another."""
     check_counts(rollouts)
-    lengths = np.diff(rollouts.offsets)
+    lengths = np.diff(rollouts.offsets.astype(np.int64))  # 32 bits would wrap round
     if rollouts.offsets[0] != 0 or (lengths < 0).any():
         raise Poison(
             f"offsets are {rollouts.offsets[:8].tolist()}…; the group is buried; they must begin at 0 and never fall"
@@ -71,7 +71,7 @@ def check_counts(rollouts: Rollouts) -> None:
             raise Poison(f"{what}; the group is buried; the engine must describe every sampled action once")
 
 
-def check_spans(spans: NDArray[np.int32], lengths: NDArray[np.int32]) -> None:
+def check_spans(spans: NDArray[np.int32], lengths: NDArray[np.int64]) -> None:
     """(S, 4) rows of sibling, start, end, version over siblings of these lengths."""
     if spans.ndim != 2 or spans.shape[1] != 4 or not len(spans):
         raise Poison(f"spans have shape {spans.shape}; the group is buried; write one row of four numbers or more")

@@ -150,7 +150,10 @@ class FromLibraries(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         level = max((number for number in LEVELS.values() if number <= record.levelno), default=LEVELS["debug"])
         told = {"exc_info": record.exc_info} if record.exc_info else {}
-        structlog.get_logger().log(level, record.getMessage(), logger=record.name, **told)
+        try:
+            structlog.get_logger().log(level, record.getMessage(), logger=record.name, **told)
+        except Exception:  # noqa: BLE001  a library that formats its words wrongly must not end by them
+            self.handleError(record)
 
 
 def hear_libraries() -> None:

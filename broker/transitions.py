@@ -18,7 +18,7 @@ from broker.contract import Announcement, Evaluation
 from broker.errors import Broken, Fenced, Reset
 from broker.fields import Fields
 from broker.messages import Delivery, Entry
-from broker.outcomes import Verdict
+from broker.outcomes import Bury, Verdict
 from broker.run_record import (
     Caller,
     Dead,
@@ -216,15 +216,15 @@ def blame(run: RunRecord, caller: Caller, reader: str, deliveries: Sequence[Deli
     for delivery in deliveries:
         if refusal(run, caller, delivery, reader):
             continue
+        fate = entries.blamed(delivery.entry, len(deliveries) == 1, max_attempts)
         if delivery.stream == SCORED:
             run, _ = release(run, caller, reader, delivery, failed=False)
-        elif len(deliveries) > 1:
-            run = moved(run, delivery, delivery.stream, entries.suspected(delivery.entry))
-        elif delivery.entry.attempt + 1 < max_attempts:
+        elif isinstance(fate, Bury):
+            run, _ = bury(run, caller, reader, delivery, fate.reason)
+        elif fate.failed:
             run, _ = release(run, caller, reader, delivery, failed=True)
         else:
-            reason = f"its process died with it alone in hand, attempt {delivery.entry.attempt + 1} of {max_attempts}"
-            run, _ = bury(run, caller, reader, delivery, reason)
+            run = moved(run, delivery, delivery.stream, entries.suspected(delivery.entry))
     return run
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from broker.measures import ACCURACY, LEARNING, PUBLISHING, REWARD, STALENESS, STEP_SECONDS, STEPS
+from broker.measures import ACCURACY, LEARNING, REWARD, STALENESS, STEP_SECONDS, STEPS
 from broker.metrics import Metrics
 
 PARTS = ("wait", "train", "publish")
@@ -32,8 +32,6 @@ class StepMetrics:
         for part in PARTS:
             if f"{part}_s" in record:
                 self.metrics.observe(STEP_SECONDS, record[f"{part}_s"], part=part)
-        if "publish_s" in record:
-            self.metrics.observe(PUBLISHING, record["publish_s"])
         for name, value in learned(record).items():
             self.metrics.put(LEARNING, value, quantity=name)
 

@@ -17,7 +17,7 @@ from structlog.contextvars import bound_contextvars
 
 from broker.archive import Archive
 from broker.contract import Announcement
-from broker.errors import Backpressure, Refused, Reset, Unavailable
+from broker.errors import Backpressure, Fenced, Refused, Reset, Unavailable
 from broker.messages import Delivery, Group
 from broker.outcomes import Outcome, Recycle, Retire, Verdict
 from broker.redis_trainer import RedisTrainer
@@ -189,8 +189,21 @@ class Trainer:
 
     async def publish(self, deliveries: Sequence[Delivery], groups: Sequence[Group], seed: int) -> None:
         """Until it is committed or refused: a server that went away is waited for, and taken over again."""
-        evaluate = self.measurement.wanted_at(self.live.version + 1)
         self.keep_trained(deliveries, groups)
+        try:
+            await self.committed(deliveries, groups, seed)
+        except (Fenced, Refused):
+            if self.archive:
+                for group in groups:
+                    self.archive.withdraw(group.id)
+            raise
+        for one in deliveries:
+            self.held.pop(one.entry.group, None)
+        self.meter.version = self.live.version
+
+    async def committed(self, deliveries: Sequence[Delivery], groups: Sequence[Group], seed: int) -> None:
+        """Returns once the version is live. Raises Fenced, Refused."""
+        evaluate = self.measurement.wanted_at(self.live.version + 1)
         while True:
             try:
                 manifest = await self.publication.publish(
@@ -204,13 +217,10 @@ class Trainer:
                 before = self.live
                 await self.come_back(lost)
                 if self.live.version == before.version + 1:
-                    break
+                    return
             else:
                 self.live = manifest.announcement
-                break
-        for one in deliveries:
-            self.held.pop(one.entry.group, None)
-        self.meter.version = self.live.version
+                return
 
     async def come_back(self, lost: Exception) -> None:
         """Take the run over again; only a run that stands where this learner stands can be gone on with."""

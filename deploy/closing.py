@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from broker.archive import closed_groups
+from broker.archive_index import GroupIndex
 from deploy.plain_text import plain
 from deploy.run_files import shipped_runs
 
@@ -47,14 +47,15 @@ def speeds(report: Mapping[str, Any]) -> str:
 def answers(folder: Path) -> list[dict[int, tuple[str, str, str]]]:
     """For a few held-out prompts: version → (prompt, first answer, right answer), in order."""
     found: dict[int, dict[int, tuple[str, str, str]]] = {}
-    for closed in closed_groups(folder / "groups"):
-        group = closed.group
-        if group.kind != "eval" or group.rollouts is None:
-            continue
-        _, version, place = group.id.split("/")
-        if int(place) < SAMPLES:
-            shown = (group.prompt.text, group.rollouts.texts[0], group.prompt.answer)
-            found.setdefault(int(place), {})[int(version)] = shown
+    with GroupIndex(folder / "groups") as index:
+        index.refresh()
+        for row in index.search(kind="eval", limit=-1).rows:  # SQLite: -1 is no limit
+            _, version, place = row.id.split("/")
+            closed = index.read(row.id) if int(place) < SAMPLES else None
+            if closed and closed.group.rollouts is not None:
+                prompt = closed.group.prompt
+                shown = (prompt.text, closed.group.rollouts.texts[0], prompt.answer)
+                found.setdefault(int(place), {})[int(version)] = shown
     return [dict(sorted(found[place].items())) for place in sorted(found)]
 
 

@@ -8,7 +8,8 @@ local all = flat(OPEN)
 for i = 1, #all, 2 do
   local line = line_of(all[i])
   if line and line.stream == stream and line.id == id then
-    local size = redis.call('HGET', P .. 'group:' .. all[i], 'size') or '1'
+    local size = redis.call('HGET', P .. 'group:' .. all[i], 'size') or ''
+    size = size:match('^%d%d?%d?%d?%d?$') or '1'
     redis.call('XADD', P .. 'dead', '*', 'reason', reason, 'stage', stream, 'group', all[i], 'kind', line.kind, 'size', size,
       'floor', line.floor, 'last_version', line.last, 'schema', 'group/1')
     settle(stream, id)

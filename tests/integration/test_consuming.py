@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
+import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
+from broker.archive import Archive
 from broker.consume import Consuming, Rules
 from broker.contract import RunState
 from broker.messages import Delivery, Group
-from broker.outcomes import Forward, Outcome, Verdict
+from broker.outcomes import Forward, Outcome, Retire, Verdict
 from broker.streams import PROMPTS
 from broker.telemetry import Meter
 from tests.contract.broker_world import MemoryWorld, admit, join, open_run, rolled, state
@@ -77,6 +82,56 @@ async def test_what_is_answered_at_a_drains_deadline_is_settled_once(monkeypatch
     assert meter.items == 1
     streams = [line.stream for line in (await broker.books()).open.values()]
     assert sorted(streams) == ["prompts", "prompts", "prompts", "rollouts"]
+
+
+@pytest.mark.timeout(30)
+async def test_a_result_that_no_reader_would_take_buries_its_group_and_the_others_go_on() -> None:
+    world = MemoryWorld()
+    trainer = await open_run(world, cap=GROUPS)
+    broker = await join(world)
+    await admit(broker, 3)
+    first = min((await broker.books()).open)
+
+    async def one_is_unsound(delivery: Delivery, group: Group) -> Outcome:
+        done = rolled(group)
+        if group.id == first and done.rollouts is not None:
+            done = replace(done, rollouts=replace(done.rollouts, logprobs=np.full_like(done.rollouts.logprobs, np.nan)))
+        return Forward(group=done)
+
+    meter, stop = Meter(), asyncio.Event()
+    running = asyncio.create_task(
+        Consuming(broker, PROMPTS, "slot", one_is_unsound, Rules(capacity=1, block_s=0.1), meter, stop).run()
+    )
+    await state(lambda: meter.items == 3)
+    books = await broker.books()
+    assert books.counts["train.buried"] == 1 and first not in books.open
+    await trainer.finish("enough")
+    await asyncio.wait_for(running, 5)
+
+
+@pytest.mark.timeout(30)
+async def test_a_group_that_cannot_be_archived_ends_its_process_and_is_not_held_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = MemoryWorld()
+    await open_run(world, cap=GROUPS)
+    broker = await join(world)
+    await admit(broker, 1)
+    archive = Archive(tmp_path, "rollout-0")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(archive, "append", full)
+
+    async def retiring(delivery: Delivery, group: Group) -> Outcome:
+        return Retire(reason="no_signal")
+
+    consuming = Consuming(
+        broker, PROMPTS, "slot", retiring, Rules(capacity=1, block_s=0.1), Meter(), asyncio.Event(), archive=archive
+    )
+    with pytest.raises(OSError, match="no space left"):
+        await asyncio.wait_for(consuming.run(), 10)
 
 
 @pytest.mark.timeout(30)

@@ -174,6 +174,7 @@ def offsets(*numbers: int) -> dict[bytes, bytes | None]:
         (offsets(0, 5, 3), "offsets"),
         (offsets(1, 2, 3), "offsets"),
         (offsets(0, 2, 2**31 - 1), "offsets"),
+        (offsets(0, 2**31 - 1, -(2**31), -1, 3) | {b"size": b"4"}, "r2.text|offsets"),
         (spans(), "spans"),
         (spans((2, 0, 1, 5)), "span"),
         (spans((0, 0, 3, 5)), "span"),

@@ -149,3 +149,11 @@ def test_an_address_that_is_not_ours_is_said_and_done_without(tmp_path: Path) ->
     endpoint = Endpoint(Metrics(), role="reward", process="reward-0")
     endpoint.join(tmp_path / "demo", {"telemetry": {"metrics": "192.0.2.1:9400"}})
     assert (endpoint.address, list(tmp_path.iterdir())) == ("", [])
+    endpoint.join(tmp_path / "next", LISTEN)  # of a slot that serves run after run
+    assert len(re.findall(r"^process_cpu_seconds_total", scrape(endpoint.address), re.MULTILINE)) == 1
+    endpoint.close()
+
+
+def test_a_port_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Misconfigured, match="metrics"):
+        Endpoint(Metrics(), role="slot", process="slot-0").join(tmp_path, {"telemetry": {"metrics": "127.0.0.1:70000"}})

@@ -109,6 +109,10 @@ def test_what_a_library_warns_of_is_one_line_like_ours_and_its_own_form_is_gone(
     assert (line["event"], line["logger"], line["level"]) == ("this is deprecated", "tests.loud", "warning")
     assert (line["run"], line["role"]) == (tmp_path.name, "trainer")
     assert len(capsys.readouterr().err.splitlines()) == 1
+    FromLibraries().emit(
+        logging.makeLogRecord({"levelno": 30, "msg": "%d of 3", "args": ("all",)})
+    )  # its own mistake ends nobody
+    assert len(lines(tmp_path, "trainer-0")) == 1
 
 
 def test_the_environment_says_from_which_level_on_lines_are_written(
