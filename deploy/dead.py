@@ -79,10 +79,12 @@ async def revived(operator: RedisOperator, lines: Sequence[DeadGroup], wait_s: f
     """
     deadline = time.monotonic() + wait_s
     verdicts: dict[str, DeadVerdict] = {}
+    at_once = AT_ONCE
     while left := [line for line in lines if verdicts.get(line.id, "full") == "full"]:
-        asked = left[:AT_ONCE]
-        verdicts |= {line.id: verdict for line, verdict in zip(asked, await operator.revive(asked), strict=True)}
-        if "full" in verdicts.values():
+        answers = await operator.revive(left[:at_once])
+        verdicts |= {line.id: verdict for line, verdict in zip(left, answers, strict=False)}
+        at_once = 1 if "full" in answers else AT_ONCE  # one is enough to hear of a free place
+        if "full" in answers:
             if time.monotonic() >= deadline:
                 break
             await asyncio.sleep(AGAIN_S)

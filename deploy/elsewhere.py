@@ -8,6 +8,7 @@ and does not end, for whoever has to come may be long in coming.
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 from broker.errors import Misconfigured
@@ -53,13 +54,15 @@ class Attendance(Launch):
             self.told_of = since
             self.say(f"no progress for {seconds:.0f} s: {who_holds(snapshot)}; still watching")
 
-    def audited(self, ending: Ending, url: str) -> Ending:
+    async def audited(self, ending: Ending, url: str) -> Ending:
         """A run that has ended is held against its books once they have come to rest; one that goes on is not."""
         if ending.exit_code:
             return ending
         by = time.monotonic() + SETTLE_S
-        while (held := super().audited(ending, url)).exit_code and time.monotonic() < by:
-            time.sleep(1.0)
+        held = await super().audited(ending, url)
+        while held.exit_code and time.monotonic() < by and not self.interrupts:
+            await asyncio.sleep(1.0)
+            held = await super().audited(ending, url)
         return held
 
     def interrupt(self) -> None:

@@ -21,6 +21,7 @@ from broker.settings import URL_VARIABLE, run_folder_settings
 from deploy.cores import LIGHT
 from deploy.crew import role_command
 from scheduler.pools import needs_slot
+from scheduler.served_run import check_place
 
 ROLES = ("feeder", "reward")
 LOOK_S = 1.0
@@ -65,6 +66,7 @@ async def hindrance(role: str, served: Served | None) -> str:
     """Why there is nothing to do for this role now; empty when there is."""
     if served is None:
         return "the fleet has no run to work for; `tidemill run NAME --elsewhere` names one"
+    check_place(Path(served.folder))
     raw = run_folder_settings(Path(served.folder))
     if role == "reward" and needs_slot(raw["reward"]):
         return f"run {served.run} is scored by judges on slots, rules included"

@@ -28,12 +28,12 @@ from deploy.cross_checks import warnings_between
 from deploy.dashboard.recorder import Recorder
 from deploy.inspection import Records
 from deploy.model_stage import ModelStage
-from deploy.observer import Observer, keep
+from deploy.observer import Observer, former_launches, keep
 from deploy.progress import Display
 from deploy.run_settings import RunSettings
 from deploy.server import RunServer
 from deploy.slot_crew import name_run
-from deploy.snapshot import PREPARING, Goal, Snapshot
+from deploy.snapshot import PREPARING, Snapshot, goal_of
 from deploy.watchdog import Watch, who_holds
 from scheduler.fleet_metrics import followed
 from scheduler.respawn import StopRun
@@ -69,6 +69,7 @@ class Launch:
         self.interrupts = 0
         self.started = started
         self.kept_s = float("-inf")
+        self.former = former_launches(folder)  # before this launch keeps a look of its own
 
     async def run(self) -> Ending:
         """consumes: exits, heartbeats, signals   produces: started, restarted and ended processes
@@ -129,7 +130,7 @@ class Launch:
 
     async def run_roles(self, crew: Crew, url: str) -> Ending:
         broker = await RedisBroker.connect(url, self.folder.name)
-        observer = Observer(self.folder, self.settings, broker, started=self.started)
+        observer = Observer(self.folder, self.settings, broker, started=self.started, former=self.former)
         self.metrics.ask(lambda: [(PROCESSES, {}, len(crew.alive))])
         try:
             self.endpoint.join(self.folder, self.settings.model_dump(mode="json"))
@@ -145,9 +146,9 @@ class Launch:
             await broker.close()
             self.endpoint.close()
             withdraw_dead(self.folder)
-        return self.audited(ending, url)
+        return await self.audited(ending, url)
 
-    def audited(self, ending: Ending, url: str) -> Ending:
+    async def audited(self, ending: Ending, url: str) -> Ending:
         """Hold the books against what lies there; a run whose books are wrong has not ended well."""
         server = Records(url, self.folder.name)
         if not server.answers():
@@ -246,9 +247,8 @@ class Launch:
 
     def show_stage(self, stage: str, detail: str = "", share: float | None = None) -> None:
         """A look at a run that no server knows of yet; while its model is made others find it in the folder."""
-        goal = Goal(steps=self.settings.run.steps, staleness=self.settings.train.staleness)
-        elapsed_s = time.monotonic() - self.started
-        named = Snapshot(run=self.folder.name, goal=goal, elapsed_s=elapsed_s)
+        elapsed_s = self.former[0] + time.monotonic() - self.started
+        named = Snapshot(run=self.folder.name, goal=goal_of(self.settings), elapsed_s=elapsed_s)
         snapshot = replace(named, stage=stage, detail=detail, share=share)
         self.display.show(snapshot)
         if stage == PREPARING and elapsed_s - self.kept_s >= LOOK_EVERY_S:

@@ -28,11 +28,11 @@ from deploy.snapshot import (
     RECENT_STEPS,
     TRAINING,
     WAITING_FOR_THE_TRAINER,
-    Goal,
     Life,
     Process,
     Snapshot,
     busy_share,
+    goal_of,
     lives_with,
 )
 from scheduler.pools import pools_in_use
@@ -46,15 +46,20 @@ FULL = 0.99
 
 Beats = Mapping[str, Mapping[str, Any]]
 
+Former = tuple[float, dict[str, Life]]
+"""Seconds and lives of earlier launches."""
+
 
 class Observer:
     """One run, looked at again and again."""
 
-    def __init__(self, folder: Path, settings: RunSettings, broker: RedisBroker, *, started: float) -> None:
-        """`started`: of this launch, by the monotonic clock."""
+    def __init__(
+        self, folder: Path, settings: RunSettings, broker: RedisBroker, *, started: float, former: Former | None = None
+    ) -> None:
+        """`started`: of this launch, by the monotonic clock. `former`: what was kept before it; read where None."""
         self.folder = folder
         self.broker = broker
-        self.goal = Goal(steps=settings.run.steps, staleness=settings.train.staleness, stop_when=settings.run.stop_when)
+        self.goal = goal_of(settings)
         self.kinds = pools_in_use(settings.pools, judged=needs_judge(settings.reward))
         self.lease_s = settings.broker.lease_s
         self.step_file, self.evaluation_file = (
@@ -71,7 +76,7 @@ class Observer:
         self.earlier: deque[tuple[float, Beats]] = deque()
         self.lives: dict[str, Life] = {}
         self.started = started
-        self.elapsed_before, self.lives_before = former_launches(folder)
+        self.elapsed_before, self.lives_before = former or former_launches(folder)
 
     async def look(self, stage: str = "", detail: str = "") -> Snapshot:
         """The run now. `stage` names what the launcher does; empty takes it from the run."""
@@ -168,7 +173,7 @@ def process_of(name: str, beat: Mapping[str, Any], reports: Sequence[Beats]) -> 
     return Process(**{name: beat[name] for name in names if name in beat}, busy=busy)
 
 
-def former_launches(folder: Path) -> tuple[float, dict[str, Life]]:
+def former_launches(folder: Path) -> Former:
     """Seconds and lives of earlier launches of this run."""
     saved = saved_snapshot(folder)
     return float(saved.get("elapsed_s", 0.0)), {key: Life(**life) for key, life in saved.get("lives", {}).items()}

@@ -16,7 +16,7 @@ from rich.console import Console
 from deploy.progress import Display, display_on
 from deploy.run_folder import launching
 from deploy.run_settings import RunSettings
-from deploy.snapshot import Goal, Snapshot
+from deploy.snapshot import Snapshot, goal_of
 
 
 def perform(folder: Path, settings: RunSettings, console: Console, *, elsewhere: bool = False) -> int:
@@ -47,9 +47,8 @@ def working(console: Console, words: str) -> Generator[None]:
 def launched(folder: Path, settings: RunSettings, display: Display, elsewhere: bool) -> int:
     """The launch, shown from its first moment: its libraries are loaded after the first line stands there."""
     started = time.monotonic()
-    goal = Goal(steps=settings.run.steps, staleness=settings.train.staleness)
     display.say(f"run {folder.name} in {folder}")
-    display.show(Snapshot(run=folder.name, goal=goal, elapsed_s=0.0))
+    display.show(Snapshot(run=folder.name, goal=goal_of(settings), elapsed_s=0.0))
     from deploy.elsewhere import Attendance
     from deploy.local import Launch
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from broker import codec
 from broker.archive_index import GroupIndex
-from broker.errors import Misconfigured, Poison, TidemillError
+from broker.errors import Broken, Misconfigured, Poison, TidemillError
 from broker.messages import Entry, Group, Kind
 from broker.settings import BrokerSection, broker_url
 from broker.streams import ROLE, Keys
@@ -23,6 +23,8 @@ from deploy.life import Life, life_of_buried, life_of_closed, life_of_open
 from deploy.server import EMBEDDED, reachable
 
 NEAR = 5
+TRIES = 5
+"""A group that moves on while it is looked at is looked for again so often."""
 LOOKED_THROUGH = 20_000
 """Ids that are compared with one that is unknown."""
 
@@ -79,7 +81,8 @@ class Server:
     def ids(self) -> list[str]:
         return [each.decode("utf-8", "replace") for each in self.client.hkeys(self.keys.open)] + list(self.buried())
 
-    def open_life(self, group: str) -> Life | None:
+    def open_life(self, group: str, tries: int = TRIES) -> Life | None:
+        """None for a group that is not open. Raises Broken for one whose entry is nowhere."""
         line = self.client.hget(self.keys.open, group)
         if line is None:
             return None
@@ -93,8 +96,13 @@ class Server:
             }
         key = self.keys.stream(stream)
         found = self.client.xrange(key, entry_id, entry_id)
-        if not found:  # it moved on between two questions
-            return self.open_life(group)
+        if not found and tries:  # it moved on between two questions
+            return self.open_life(group, tries - 1)
+        if not found:
+            raise Broken(
+                f"{group} is open at `{stream}`, entry {entry_id}, and no such entry is there; nothing was done; "
+                "`tidemill audit` holds all books against each other"
+            )
         entry = codec.decode_entry(found[0][1])
         seconds, micros = self.client.time()
         hands = self.hands(stream, entry_id, key)

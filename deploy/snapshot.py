@@ -13,6 +13,7 @@ from typing import Any
 from broker.reports import SILENT_S
 from broker.standing import ServerStanding, StreamStanding
 from deploy.records import Record
+from deploy.run_settings import RunSettings
 
 RECENT_STEPS = 10
 """Speeds are means over so many steps."""
@@ -110,6 +111,10 @@ class Goal:
     steps: int
     staleness: int
     stop_when: str = ""
+
+
+def goal_of(settings: RunSettings) -> Goal:
+    return Goal(steps=settings.run.steps, staleness=settings.train.staleness, stop_when=settings.run.stop_when)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,12 +95,13 @@ def of_work(snapshot: Snapshot) -> Iterator[Finding]:
             if process is not None and process.lives:
                 yield entry_stuck(stream, standing, name, process, snapshot)
     decision = snapshot.decision
-    if decision is not None and decision.lease_left_s < 0:
+    if decision is not None and (not decision.leader or decision.lease_left_s < 0):
         unserved = [p.name for p in snapshot.pools if p.slots and not p.wanted and snapshot.backlog.get(p.stream)]
         yield Finding(
             name="no-leader",
             what="no scheduler leads",
-            why=f"{decision.leader or 'none'} was the last; slots stay where they are"
+            why=(f"{decision.leader} was the last" if decision.leader else "none ever led")
+            + "; slots stay where they are"
             + (f", and nobody serves {', '.join(unserved)}" if unserved else ""),
             mend="start one: `tidemill scheduler`",
             since_s=-decision.lease_left_s if decision.leader and decision.lease_left_s > -1e9 else None,

@@ -49,7 +49,8 @@ async def daemon(url: str, holder: str, name: str, dry_run: bool, stop: asyncio.
     one = Daemon(fleet, holder, ring, say, dry_run=dry_run)
     try:
         with telling(one.tells.metrics, role="scheduler", process=name) as join:
-            one.on_run = join if not dry_run else one.on_run
+            if not dry_run:
+                one.on_run = join
             await one.run(stop)
     finally:
         await fleet.close()

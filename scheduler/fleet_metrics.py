@@ -82,7 +82,8 @@ class SlotMetrics:
     """Called with the run it works for from now on."""
     source: str = ""
     """The pool it was ordered away from."""
-    ordered: float = 0.0
+    ordered: float | None = None
+    """When; None once it has arrived, for what starts after that obeys no order."""
 
     def leaves(self, pool: str, now: float) -> None:
         """It was ordered elsewhere."""
@@ -91,10 +92,13 @@ class SlotMetrics:
     def arrived(self, pool: str, now: float, move_s: float) -> None:
         """Its controller takes work, `move_s` after it was started."""
         log.info("serving", pool=pool, move_s=round(move_s, 3))
-        self.metrics.observe(MOVE_SECONDS, now - self.ordered, source=self.source or "none", target=pool)
+        if self.ordered is not None:
+            self.metrics.observe(MOVE_SECONDS, now - self.ordered, source=self.source or "none", target=pool)
+            self.ordered = None
 
     def ended(self, pool: str, decision: Followed) -> None:
-        """Its controller has ended."""
+        """Its controller has ended: when the next one takes work says how long a crash costs, not a move."""
+        self.ordered = None if followed(decision) == "started_again" else self.ordered
         log.info("controller ended", pool=pool, decision=type(decision).__name__, reason=decision.reason)
         self.metrics.count(CONTROLLER_ENDS, pool=pool or "none", followed=followed(decision))
 

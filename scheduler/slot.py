@@ -218,12 +218,12 @@ class Slot:
                 self.obey(record)
             await self.hear()
             await self.fleet.say(self.id, self.status(), self.host)
+            self.is_heard = True
         except Fenced:  # what it keeps running is nobody's any more
             self.spare.keep(None)
             if self.process is not None:
                 self.process.fence()
             raise
-            self.is_heard = True
         except TidemillError as error:
             if self.is_heard:
                 log.warning("the fleet's server does not answer; asking again each second", reason=str(error))

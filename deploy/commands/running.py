@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from broker.settings import run_folder_settings
 from deploy.commands.printing import RunName, console
 from deploy.cores import usable_here
 from deploy.cross_checks import warnings_between
@@ -68,5 +69,5 @@ def unfinished(name: str, root: Path) -> Path | None:
     """The newest run of that name, unless it has ended."""
     from deploy.observer import saved_snapshot
 
-    alike = [folder for folder in run_folders(root) if saved_run(folder).run.name == name]
+    alike = [folder for folder in run_folders(root) if run_folder_settings(folder)["run"]["name"] == name]
     return alike[-1].resolve() if alike and not saved_snapshot(alike[-1]).get("finished") else None

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from deploy.dashboard.history import HistoryWriter
-from deploy.dashboard.moment import Moment, moment_of
+from deploy.dashboard.moment import moment_of
 from deploy.snapshot import Snapshot
 
 LOCK = "history.lock"
@@ -33,20 +33,19 @@ class Recorder:
         self.writer: HistoryWriter | None = None
         self.decided_at = 0.0
         self.decisions: list[Mapping[str, Any]] = []
-        """That moved slots, and stand in no line yet."""
-        self.seen: Moment | None = None
-        """The newest moment, recorded or not."""
+        """Those that stand in no line yet."""
 
     def note(self, snapshot: Snapshot, decision: Mapping[str, Any]) -> None:
         """Keep this look if it is time for one; `decision`: the scheduler's last, empty without one."""
-        at, writes = time.time(), self.is_writer()
+        if not self.is_writer() or self.writer is None:
+            return
+        at = time.time()
         if snapshot.slots and decision.get("at", 0.0) > self.decided_at:
             self.decided_at = decision["at"]
             self.decisions.append(decision)
-        self.seen = moment_of(snapshot, self.decisions, at)
-        if writes and self.writer is not None and self.writer.is_due(at):
+        if self.writer.is_due(at):
             with contextlib.suppress(OSError):  # a full disk must not end a run; the launcher's own files will say it
-                self.writer.append(self.seen)
+                self.writer.append(moment_of(snapshot, self.decisions, at))
                 self.decisions.clear()
 
     def is_writer(self) -> bool:

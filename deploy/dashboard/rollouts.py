@@ -22,6 +22,8 @@ from broker.messages import Kind
 PATIENCE_S = 0.5
 """Longest an answer waits for the index to catch up."""
 PAGE_SIZE = 50
+FURTHEST_PAGE = 10**9
+"""SQLite counts in 64 bits."""
 
 
 class Rollouts:
@@ -30,6 +32,7 @@ class Rollouts:
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "groups"
         self.index: GroupIndex | None = None
+        self.opening = asyncio.Lock()
         self.reading: asyncio.Task[int] | None = None
         self.read, self.whole = 0, 1
         self.fates: dict[str, int] | None = None
@@ -37,13 +40,12 @@ class Rollouts:
 
     async def is_current(self) -> bool:
         """Let the index catch up for a moment; False while it is still at it."""
-        if self.index is None:
-            self.index = await asyncio.to_thread(GroupIndex, self.folder)
-        if self.reading is None:
-            self.reading = asyncio.create_task(asyncio.to_thread(self.index.refresh, self.note))
-        done, _ = await asyncio.wait([self.reading], timeout=PATIENCE_S)
-        if done:
-            reading, self.reading = self.reading, None
+        async with self.opening:
+            self.index = self.index or await asyncio.to_thread(GroupIndex, self.folder)
+        reading = self.reading = self.reading or asyncio.create_task(asyncio.to_thread(self.index.refresh, self.note))
+        done, _ = await asyncio.wait([reading], timeout=PATIENCE_S)
+        if done and self.reading is reading:  # of all that waited for it, the first
+            self.reading = None
             self.fates = None if reading.result() else self.fates
         return bool(done)
 
@@ -100,4 +102,4 @@ def bounds(words: Mapping[str, str], name: str) -> Bounds:
 
 
 def page_number(words: Mapping[str, str]) -> int:
-    return max(0, int(words.get("page") or 0))
+    return min(max(0, int(words.get("page") or 0)), FURTHEST_PAGE)

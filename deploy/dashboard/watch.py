@@ -21,12 +21,12 @@ from deploy.dashboard.history import HistoryReader
 from deploy.dashboard.recorder import Recorder
 from deploy.dashboard.run_page import POINTS, present, settings_facts, step_point, step_points, thinned
 from deploy.inspection import Records, dead
-from deploy.observer import Observer, saved_snapshot
+from deploy.observer import Observer
 from deploy.records import GrowingFile, Record, by_version
 from deploy.run_folder import launcher_pid
 from deploy.run_settings import RunSettings
-from deploy.snapshot import Goal, Snapshot
-from deploy.status import kept_snapshot, live_url, observer_of, with_shares
+from deploy.snapshot import Snapshot, goal_of
+from deploy.status import completed, kept_snapshot, live_url, observer_of
 from deploy.stuck import findings
 
 LOOK_EVERY_S = 1.0
@@ -160,21 +160,20 @@ class Watch:
         """The run now; from the folder when it has no server any more, or that has forgotten it."""
         kept = kept_snapshot(self.folder) or self.unbegun()
         url = live_url(self.folder, self.settings)
-        if url and self.observer is None:
-            self.observer, self.url = observer_of(self.folder, self.settings, url), url
-        if not url or self.observer is None:
+        if url != self.url or self.observer is None:
             await self.leave_server()
+            self.observer, self.url = observer_of(self.folder, self.settings, url) if url else None, url
+        if self.observer is None:
             return kept
-        snapshot = with_shares(await self.observer.look(), saved_snapshot(self.folder))
+        snapshot = completed(await self.observer.look(), self.folder)
         if not self.observer.facts.state.exists and (kept.version >= 0 or snapshot.unanswered):
             return replace(kept, detail=snapshot.detail) if snapshot.unanswered else kept
         self.recorder.note(snapshot, self.observer.facts.fleet.decision)
         return replace(snapshot, elapsed_s=max(snapshot.elapsed_s, kept.elapsed_s))
 
     def unbegun(self) -> Snapshot:
-        goal = Goal(steps=self.settings.run.steps, staleness=self.settings.train.staleness)
         stage = "starting" if launcher_pid(self.folder) else "has not begun"
-        return Snapshot(run=self.folder.name, goal=goal, elapsed_s=0.0, stage=stage, live=False)
+        return Snapshot(run=self.folder.name, goal=goal_of(self.settings), elapsed_s=0.0, stage=stage, live=False)
 
     async def look_at_dead(self, snapshot: Snapshot) -> None:
         """Dead letters, asked for only when their number has changed."""

@@ -33,6 +33,8 @@ class Witness:
         self.slots = [f"slot-{number}" for number in range(slots)]
         self.found: list[str] = []
         self.epochs: dict[str, int] = {}
+        self.obeyed: dict[str, int] = {}
+        self.server = ""
         self.looks = 0
         self.drains: set[tuple[str, int]] = set()
         """(slot, epoch) of each drain that was seen."""
@@ -49,23 +51,41 @@ class Witness:
 
     def watch(self) -> None:
         """consumes: processes, records, reports   produces: `found`   waits for: time   unblocked by: time"""
-        prefix = f"tm:{{{fleet_of(self.run.folder.name)}}}:"
         with redis.Redis.from_url(self.run.url, decode_responses=True) as client:
             while not self.over.wait(LOOK_S):
                 self.looks += 1
                 for slot in self.slots:
                     self.one_controller(slot)
-                    with contextlib.suppress(RedisError):  # a server that is away says nothing wrong
-                        self.epochs_rise(slot, str(client.hget(f"{prefix}slot:{slot}", "epoch") or ""))
-                with contextlib.suppress(RedisError):
-                    said: dict[str, str] = client.hgetall(f"{prefix}said")  # type: ignore[assignment]
-                    for slot, report in said.items():
-                        self.drain_ends(slot, json.loads(report))
+                with contextlib.suppress(RedisError):  # a server that is away says nothing wrong
+                    self.judge(*self.one_moment(client))
+
+    def one_moment(self, client: redis.Redis) -> tuple[str, list[str | None], dict[str, str]]:
+        """(the server, the epoch in each slot's record, the slots' reports), all of one server and one moment."""
+        prefix = f"tm:{{{fleet_of(self.run.folder.name)}}}:"
+        with client.pipeline(transaction=True) as asked:
+            asked.info("server")
+            for slot in self.slots:
+                asked.hget(f"{prefix}slot:{slot}", "epoch")
+            asked.hgetall(f"{prefix}said")
+            server, *epochs, said = asked.execute()
+        return str(server["run_id"]), epochs, said
+
+    def judge(self, server: str, epochs: list[str | None], said: dict[str, str]) -> None:
+        self.on_server(server)
+        for slot, epoch in zip(self.slots, epochs, strict=True):
+            self.epochs_rise(slot, epoch or "")
+        for slot, report in said.items():
+            self.drain_ends(slot, json.loads(report))
 
     def one_controller(self, slot: str) -> None:
         pids = [f"{one.pid} {' '.join(one.argv[2:4])}" for one in self.run.controllers(slot)]
         if len(pids) > 1:
             self.found.append(f"I5: {slot} has {' and '.join(pids)}")
+
+    def on_server(self, server: str) -> None:
+        """One that came back without its data knows no order that no slot has heard: nobody can give those back."""
+        if server != self.server:
+            self.server, self.epochs = server, dict(self.obeyed)
 
     def epochs_rise(self, slot: str, epoch: str) -> None:
         """A server that lost its records has none for a moment: the slot gives it back what it knows."""
@@ -74,6 +94,7 @@ class Witness:
         self.epochs[slot] = max(self.epochs.get(slot, 0), int(epoch or 0))
 
     def drain_ends(self, slot: str, report: dict[str, Any]) -> None:
+        self.obeyed[slot] = max(self.obeyed.get(slot, 0), int(report["epoch"]))
         if report["state"] == "draining":
             self.drains.add((slot, int(report["epoch"])))
             if report["for_s"] > self.drain_s + LATE_S:

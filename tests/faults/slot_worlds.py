@@ -53,6 +53,7 @@ Launch = Callable[..., OnSlots]
 
 def assert_all_is_well(run: OnSlots, world: World, witness: Witness) -> None:
     assert_went_well(run, world, staleness=STALENESS[world.learner])
-    assert witness.found == []
+    assert witness.found == [], witness.found
     assert witness.looks > 20, "nobody watched"
-    assert broken_rules(story_of(run.folder), DWELL_S, {}) == []
+    broken = broken_rules(story_of(run.folder), DWELL_S, {})
+    assert broken == [], broken

@@ -94,7 +94,7 @@ def walk(launch: Launch, moves: int, seed: int) -> None:
         run.interrupt()
         assert run.end(60) == 130, run.text()
         run.look()
-    assert witness.found == []
+    assert witness.found == [], witness.found
     assert broken_rules(story_of(run.folder), DWELL_S, {"rollout": 1}) == []
     assert_every_group_has_one_fate(run.folder)
     world = replace(BY_SCRIPT, steps=run.seen[-1])
