@@ -30,6 +30,8 @@ from broker.standing import Standing, standing
 
 ANSWER_S = 5.0
 """Longest a scrape waits for the server."""
+NONE_YET = dict.fromkeys(("train.admitted", "train.trained", "train.buried", "eval.admitted", "eval.buried"), 0)
+"""Counters that stand at 0 from the beginning: Prometheus cannot see the first of what begins at 1."""
 
 
 def run_facts(connection: RedisConnection) -> Callable[[], Facts]:
@@ -61,7 +63,7 @@ def facts_of(seen: Standing) -> Facts:
     for name, stream in seen.streams.items():
         yield BACKLOG, {"stream": name}, stream.backlog
         yield PENDING, {"stream": name}, stream.pending
-    yield from fates(seen.counts)
+    yield from fates({**NONE_YET, **seen.counts})
 
 
 def fates(counts: Mapping[str, int]) -> Facts:
