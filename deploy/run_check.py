@@ -31,12 +31,21 @@ def load_run(name: str, overrides: Sequence[str] = ()) -> RunSettings:
 
 
 def saved_run(folder: Path) -> RunSettings:
-    """The settings a run was started with. Raises Misconfigured when the folder is not a run's."""
-    return checked(run_folder_settings(folder))
+    """The settings a run was started with. Raises Misconfigured when the folder is not a run's. For a look: what they
+    name need not be here; whoever goes on with the run asks `check_whole` too.
+    """
+    return sections_of(run_folder_settings(folder))
 
 
 def checked(values: Mapping[str, Any]) -> RunSettings:
     """Check each section, then all together. Raises Misconfigured listing every problem, one a line."""
+    settings = sections_of(values)
+    check_whole(settings)
+    return settings
+
+
+def sections_of(values: Mapping[str, Any]) -> RunSettings:
+    """Check each section. Raises Misconfigured listing every problem, one a line."""
     problems: list[str] = []
     sections: dict[str, Any] = {}
     for name, content in values.items():
@@ -46,10 +55,15 @@ def checked(values: Mapping[str, Any]) -> RunSettings:
             problems += str(error).splitlines()
     if problems:
         raise Misconfigured("\n".join(problems))
-    settings = RunSettings(**sections)
+    return RunSettings(**sections)
+
+
+def check_whole(settings: RunSettings) -> None:
+    """Whether this machine can run it: names lead somewhere, sections go together. Raises Misconfigured listing every
+    problem, one a line.
+    """
     if found := [*unknown_names(settings), *problems_between(settings)]:
         raise Misconfigured("\n".join(found))
-    return settings
 
 
 def section_of(name: str, content: Any) -> Section | dict[str, PoolSection]:

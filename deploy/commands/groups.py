@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from broker.errors import Misconfigured
 from broker.messages import Kind
-from broker.settings import BrokerSection, load_section, run_folder_settings
 from deploy.commands.printing import AsJson, RunName, RunOption, console, print_json
+from deploy.run_check import saved_run
 from deploy.run_folder import find_run, runs_root
 
 KINDS: dict[str, Kind | None] = {"train": "train", "eval": "eval", "all": None}
@@ -28,17 +27,12 @@ def show(
 
     folder = find_run(run, runs_root())
     with bytes_read("indexing groups") as progress:
-        life = finding.show(folder, broker_section(folder), group, progress)
+        life = finding.show(folder, saved_run(folder).broker, group, progress)
     if as_json:
         print_json(life)
         return
     for line in words(life, folder.name):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-
-def broker_section(folder: Path) -> BrokerSection:
-    """Nothing else of the run's settings is asked, so that a run can be looked at where its rewards are not."""
-    return load_section(BrokerSection, "broker", run_folder_settings(folder)["broker"])
 
 
 def rescore(

@@ -13,7 +13,7 @@ from broker.settings import run_folder_settings
 from deploy.commands.printing import RunName, console
 from deploy.cores import usable_here
 from deploy.cross_checks import warnings_between
-from deploy.run_check import load_run, saved_run
+from deploy.run_check import check_whole, load_run, saved_run
 from deploy.run_folder import find_run, new_run_folder, run_folders, runs_root
 from deploy.run_paths import check_paths
 from deploy.slot_check import check_slots
@@ -49,6 +49,7 @@ def run(
 
     if go_on and (folder := unfinished(settings.run.name, runs_root())):
         settings = saved_run(folder)
+        check_whole(settings)
     else:
         folder = new_run_folder(settings, runs_root(), datetime.now().astimezone()).resolve()
     sys.exit(perform(folder, settings, console, elsewhere=elsewhere))
@@ -60,6 +61,7 @@ def resume(run: RunName = "latest", elsewhere: Elsewhere = False) -> None:
 
     folder = find_run(run, runs_root())
     settings = saved_run(folder)
+    check_whole(settings)
     if not elsewhere and settings.scheduler.slots:
         check_slots(settings)  # it may go on on another machine
     sys.exit(perform(folder, settings, console, elsewhere=elsewhere))

@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from broker.errors import Misconfigured
+from broker.settings import RUN_SETTINGS_FILE
+from deploy.dashboard.desk import Desk
 from deploy.run_check import load_run, saved_run
 from deploy.run_folder import find_run, launcher_pid, launching, new_run_folder, run_folders
+from tests.command_line import tidemill
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -48,6 +51,19 @@ def test_an_unknown_run_is_answered_with_the_nearest(tmp_path: Path) -> None:
         find_run("addition-2026", tmp_path)
     with pytest.raises(Misconfigured, match="tidemill run addition"):
         find_run("latest", tmp_path / "empty")
+
+
+def test_a_run_is_looked_at_where_its_reward_is_not_and_nobody_goes_on_with_it(tmp_path: Path) -> None:
+    folder = new_run_folder(load_run("addition"), tmp_path, NOW)
+    settings = (folder / RUN_SETTINGS_FILE).read_text()
+    (folder / RUN_SETTINGS_FILE).write_text(settings.replace("exact_match", "of_another_host:rule"))
+    for command in ("status", "report"):
+        looked = tidemill(command, runs=tmp_path)
+        assert looked.returncode == 0, looked.stderr
+    assert Desk(tmp_path).watch(folder.name) is not None, "the dashboard opens it"
+    refused = tidemill("resume", runs=tmp_path)
+    assert refused.returncode == 2
+    assert '"of_another_host:rule" leads nowhere; nothing was started' in refused.stderr
 
 
 def test_a_folder_that_cannot_be_made_is_one_clear_message(tmp_path: Path) -> None:
