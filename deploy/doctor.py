@@ -21,7 +21,7 @@ import psutil
 from broker import embedded_server
 from broker.address import without_password
 from broker.errors import Misconfigured, TidemillError
-from broker.settings import URL_VARIABLE
+from broker.settings import RUNS_VARIABLE, URL_VARIABLE
 from deploy.cores import budget, usable_here
 from deploy.examined import Examined, graded
 from deploy.installation import accelerator, import_clashes, packages
@@ -81,7 +81,7 @@ def memory() -> Examined:
 def disk(root: Path) -> Examined:
     there = next(path for path in (root.resolve(), *root.resolve().parents) if path.exists())
     free_gb = shutil.disk_usage(there).free / 2**30
-    mend = f"free {FREE_GB} GB, or let TIDEMILL_RUNS name another disk"
+    mend = f"free {FREE_GB} GB, or let {RUNS_VARIABLE} name another disk"
     if not os.access(there, os.W_OK):
         return Examined(what="disk", found=f"{there} cannot be written", grade="bad", mend=mend)
     return graded("disk", f"{free_gb:.1f} GB free for {root}", bad=free_gb < FREE_GB, mend=mend)

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import redis
 from redis.backoff import NoBackoff
@@ -26,6 +27,8 @@ from broker.fleet import FLEET, FLEET_VARIABLE
 from broker.reports import SILENT_S
 from broker.settings import URL_VARIABLE
 from broker.streams import Keys
+from deploy.place import place_of
+from deploy.whole_file import write_whole
 
 STILL_S = 120.0
 """Longest that work in hand may take without anything being finished; as `run.watchdog_s`."""
@@ -115,8 +118,10 @@ class Cluster:
 
     def run(self, _: str) -> Facts | None:
         """The launcher by its last look, and the run by what it saw; before there is a model, by the model's news."""
-        root = Path(os.environ.get("TIDEMILL_RUNS", "runs"))
-        news = [root / "latest" / "snapshot.json", root / "latest" / "logs" / "initial-model.out"]
+        from deploy.run_folder import runs_root  # only here, for it imports all settings
+
+        latest = runs_root() / "latest"
+        news = [latest / "snapshot.json", latest / "logs" / "initial-model.out"]
         there = [path for path in news if path.exists()]
         if not there:
             return None
@@ -139,17 +144,29 @@ def answer(role: str, name: str, cluster: Cluster, memory: Path) -> str:
     facts = kinds.get(role, cluster.role)(name)
     if facts is None:
         return "" if role in ("feeder", "reward", "run") else "has not reported yet"
-    before = json.loads(memory.read_text()) if memory.is_file() else {}
-    wrong, after = judged(facts, before, time.time())
-    memory.write_text(json.dumps(after))
+    wrong, after = judged(facts, remembered(memory), time.time())
+    write_whole(memory, json.dumps(after))
     return wrong
 
 
-def main(role: str) -> int:
-    name = os.environ.get("TIDEMILL_PLACE", role)
-    memory = Path(tempfile.gettempdir()) / f"tidemill-health-{role}.json"
+def memory_of(fleet: str, role: str, name: str) -> Path:
+    """Where the last answer about this process lies; others on this host have files of their own."""
+    return Path(tempfile.gettempdir()) / f"tidemill-health-{quote(f'{fleet}-{role}-{name}', safe='')}.json"
+
+
+def remembered(memory: Path) -> dict[str, Any]:
+    """What was seen last; nothing where that cannot be read, and then the time begins anew."""
     try:
-        wrong = answer(role, name, Cluster(os.environ[URL_VARIABLE], os.environ.get(FLEET_VARIABLE, FLEET)), memory)
+        found = json.loads(memory.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) and "since" in found else {}
+
+
+def main(role: str) -> int:
+    name, fleet = place_of(role), os.environ.get(FLEET_VARIABLE, FLEET)
+    try:
+        wrong = answer(role, name, Cluster(os.environ[URL_VARIABLE], fleet), memory_of(fleet, role, name))
     except (redis.RedisError, OSError, ValueError, KeyError) as error:
         wrong = f"cannot be asked: {type(error).__name__}: {error}"
     print(f"{name} {wrong}" if wrong else f"{name} is well")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -28,7 +27,9 @@ LOOK_S = 1.0
 
 
 def begin(role: str, name: str) -> NoReturn:
-    """Wait, then become the role's process. Raises Misconfigured for another role, or without a server's address."""
+    """Wait, then become the role's process, which reports as `name`. Raises Misconfigured for another role, or without
+    a server's address.
+    """
     if role not in ROLES:
         raise Misconfigured(f"join {role}: nothing was started; say {' or '.join(ROLES)}; slots are Celery workers")
     url = os.environ.get(URL_VARIABLE, "")
@@ -36,7 +37,7 @@ def begin(role: str, name: str) -> NoReturn:
         raise Misconfigured(f"{URL_VARIABLE} is not set, so there is no fleet to join; nothing was started; set it")
     served = asyncio.run(run_for(role, Fleet.at(url, os.environ.get(FLEET_VARIABLE, FLEET)), say))
     say(f"working for run {served.run}")
-    command = role_command(name or f"{role}-{socket.gethostname()}", Path(served.folder), LIGHT, served.url, role=role)
+    command = role_command(name, Path(served.folder), LIGHT, served.url, role=role)
     os.execve(command.argv[0], command.argv, {**os.environ, **command.env})  # noqa: S606 - the list is built here
 
 

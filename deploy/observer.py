@@ -35,6 +35,7 @@ from deploy.snapshot import (
     goal_of,
     lives_with,
 )
+from deploy.whole_file import write_whole
 from scheduler.pools import pools_in_use
 
 SNAPSHOT_FILE = "snapshot.json"
@@ -181,9 +182,7 @@ def former_launches(folder: Path) -> Former:
 
 def keep(folder: Path, content: Mapping[str, Any]) -> None:
     """What `saved_snapshot` answers from now on."""
-    draft = folder / f".{SNAPSHOT_FILE}"
-    draft.write_text(json.dumps(content))
-    draft.replace(folder / SNAPSHOT_FILE)
+    write_whole(folder / SNAPSHOT_FILE, json.dumps(content))
 
 
 def saved_snapshot(folder: Path) -> dict[str, Any]:

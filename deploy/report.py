@@ -13,6 +13,7 @@ from typing import Any
 from deploy.observer import saved_snapshot
 from deploy.records import Record, by_version, records
 from deploy.snapshot import books_of, per_second
+from deploy.whole_file import write_whole
 
 REPORT_FILE = "report.json"
 
@@ -76,7 +77,5 @@ def percentile(counts: Iterable[tuple[int, int]], share: float) -> int:
 
 def save_report(folder: Path, report: Mapping[str, Any]) -> Path:
     path = folder / REPORT_FILE
-    draft = folder / f".{REPORT_FILE}"
-    draft.write_text(json.dumps(report, indent=1) + "\n")
-    draft.replace(path)
+    write_whole(path, json.dumps(report, indent=1) + "\n")
     return path

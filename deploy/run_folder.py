@@ -14,15 +14,15 @@ from datetime import datetime
 from pathlib import Path
 
 from broker.errors import Misconfigured
-from broker.settings import RUN_SETTINGS_FILE
+from broker.settings import RUN_SETTINGS_FILE, RUNS_VARIABLE
 from deploy.run_settings import RunSettings
 
 LOCK = "launcher.lock"
 
 
 def runs_root() -> Path:
-    """`runs/` where the command was given, or what TIDEMILL_RUNS names."""
-    return Path(os.environ.get("TIDEMILL_RUNS", "runs"))
+    """`runs/` where the command was given, or what the environment names."""
+    return Path(os.environ.get(RUNS_VARIABLE, "runs"))
 
 
 def new_run_folder(settings: RunSettings, root: Path, now: datetime) -> Path:

@@ -7,7 +7,6 @@ whether it can train (`run_check`).
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 from pydantic import Field
@@ -22,6 +21,7 @@ from broker.settings import (
     WeightsSection,
 )
 from consumers.settings import AlgorithmSection, RewardSection, TrainSection
+from deploy.whole_file import write_whole
 from producers.settings import PromptsSection, RolloutSection
 from scheduler.settings import PoolSection, SchedulerSection
 
@@ -61,7 +61,4 @@ class RunSettings(Section):
 
     def save(self, folder: Path) -> None:
         """Write the run's settings file, whole or not at all."""
-        path = folder / RUN_SETTINGS_FILE
-        unfinished = path.with_suffix(f".{os.getpid()}.tmp")
-        unfinished.write_text(json.dumps(self.model_dump(mode="json"), indent=1))
-        unfinished.replace(path)
+        write_whole(folder / RUN_SETTINGS_FILE, json.dumps(self.model_dump(mode="json"), indent=1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
 import typer
@@ -14,5 +13,6 @@ def join(
 ) -> None:
     """Work as the fleet's feeder or as one of its reward workers; waits for a run, and ends with it."""
     from deploy.join import begin
+    from deploy.place import place_of
 
-    begin(role, name or os.environ.get("TIDEMILL_PLACE", ""))
+    begin(role, name or place_of(role))
