@@ -5,5 +5,6 @@
 if nvidia-smi -L 2>/dev/null | grep -q GPU; then
     export CUDA_VISIBLE_DEVICES="${CUDA_VISIBLE_DEVICES:-$((${TIDEMILL_PLACE##*-} - 1))}"
 fi
-exec celery -q -A scheduler.slots worker -n "$TIDEMILL_PLACE@%h" -P prefork -c 1 -Q control --without-gossip \
-    --without-mingle --without-heartbeat --loglevel warning --slot "$TIDEMILL_PLACE" --initial-pool "$pool"
+# Events and heartbeats let Flower see it.
+exec celery -q -A scheduler.slots worker -n "$TIDEMILL_PLACE@%h" -P prefork -c 1 -Q control -E --without-gossip \
+    --without-mingle --loglevel warning --slot "$TIDEMILL_PLACE" --initial-pool "$pool"
