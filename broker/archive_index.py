@@ -19,7 +19,6 @@ import contextlib
 import sqlite3
 import threading
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import astuple, fields
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -27,7 +26,7 @@ from typing import Any, Final, Self
 from broker.archive import SCHEMA, Closed, closed_of
 from broker.archive_files import SUFFIX, Place, file_records, process_of
 from broker.archive_query import Bounds, Sort, conditions, order
-from broker.archive_summary import COLUMNS, Page, Summary, summarised
+from broker.archive_summary import COLUMNS, NAMES, Page, Summary, summarised, values_of
 from broker.messages import Kind
 
 NAME: Final = "index.sqlite"
@@ -50,6 +49,9 @@ CREATE INDEX by_newest ON groups (latest, newest);
 CREATE INDEX by_trained ON groups (latest, trained);
 PRAGMA user_version = {VERSION};
 """
+ADD: Final = (
+    f"INSERT INTO groups ({COLUMNS}, file, frame, number, latest) VALUES ({', '.join('?' * len(NAMES))}, ?, ?, ?, 1)"  # noqa: S608
+)
 
 
 class GroupIndex:
@@ -120,11 +122,7 @@ class GroupIndex:
             return
         found, said = summarised(record)
         again = self.base.execute("SELECT 1 FROM groups WHERE id = ? LIMIT 1", (found.id,)).fetchone() is not None
-        blanks = ", ".join("?" * len(fields(Summary)))
-        added = self.base.execute(
-            f"INSERT INTO groups ({COLUMNS}, file, frame, number, latest) VALUES ({blanks}, ?, ?, ?, 1)",  # noqa: S608
-            (*astuple(found), file, *place),
-        )
+        added = self.base.execute(ADD, (*values_of(found), file, *place))
         self.base.execute("INSERT INTO said VALUES (?, ?)", (added.lastrowid, said))
         if again:
             self.point_at_latest(found.id)
@@ -179,8 +177,7 @@ class GroupIndex:
                 f"SELECT {COLUMNS} FROM groups WHERE {where} ORDER BY {order(sort, ascending)} LIMIT ? OFFSET ?",  # noqa: S608
                 (*values, limit, offset),
             ).fetchall()
-        names = [field.name for field in fields(Summary)]
-        return Page(total=total, rows=tuple(Summary(**dict(zip(names, row, strict=True))) for row in rows))
+        return Page(total=total, rows=tuple(Summary(**dict(zip(NAMES, row, strict=True))) for row in rows))
 
     def read(self, group: str) -> Closed | None:
         """The record of a group that counts, whole; None when there is none (or its file was just deleted)."""

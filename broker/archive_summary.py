@@ -6,6 +6,7 @@ For: `archive_index` and whoever shows its pages. Not for: the whole record (`ar
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any, Final
 
 from broker.archive import Fate
@@ -47,7 +48,10 @@ class Summary:
     """The first 200 characters of the first sibling."""
 
 
-COLUMNS: Final = ", ".join(field.name for field in fields(Summary))
+NAMES: Final = tuple(field.name for field in fields(Summary))
+COLUMNS: Final = ", ".join(NAMES)
+values_of: Final = attrgetter(*NAMES)
+"""A summary's values in the order of the columns; `astuple` would copy each of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +65,13 @@ class Page:
 
 def summarised(record: dict[str, Any]) -> tuple[Summary, str]:
     """The row of a record, and what `text` is looked for in."""
-    body: dict[str, bytes] = as_text(unpack(record["group"]))
-    size = int(body["size"])
-    answers = [text(body.get(f"r{index}.text")) for index in range(size)]
-    prompt, sampled = text(body["prompt"]), record["sampled"] or (None, None)
+    body: dict[bytes, bytes] = unpack(record["group"])
+    size = int(body[b"size"])
+    answers = [text(body.get(b"r%d.text" % index)) for index in range(size)]
+    prompt, sampled = text(body[b"prompt"]), record["sampled"] or (None, None)
     found = Summary(
         **{name: record[name] for name in ("id", "kind", "fate", "reason", "reward", "length", "at")},
-        task=text(body.get("task")),
+        task=text(body.get(b"task")),
         trained=record["version"],
         oldest=sampled[0],
         newest=sampled[1],
@@ -78,12 +82,6 @@ def summarised(record: dict[str, Any]) -> tuple[Summary, str]:
     )
     share = 2 * SAID // 3 // max(1, size)
     return found, "\n".join([prompt[-SAID // 3 :], *(answer[:share] for answer in answers)])
-
-
-def as_text(body: dict[Any, Any]) -> dict[str, Any]:
-    return {
-        name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name): value for name, value in body.items()
-    }
 
 
 def text(value: bytes | None) -> str:
