@@ -1,7 +1,7 @@
-"""One finished group as its page shows it: each sibling's text in the pieces that were sampled, with version, advantage
-and probability.
+"""One finished group as its page shows it: each sibling's text in the pieces that were sampled, with their versions and
+probabilities and its advantage.
 
-For: JSON of a group. Not for: finding it (`rollout_index`) or colours (`page/`).
+For: JSON of a group. Not for: finding it (`broker.archive_index`) or colours (`page/`).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ For: `tidemill dashboard`. Not for: looking at runs (`watch`), who may (`access`
     /api/runs                             every run, newest first
     /api/runs/RUN                         a run, as it is
     /api/runs/RUN/events                  the same, then what is new, as server-sent events
-    /api/runs/RUN/groups?fate=…           finished groups: reward_min, tokens_max, version_min, text, sort, page, …
+    /api/runs/RUN/groups?fate=…           finished groups: reward_min, length_max, version_min, text, sort, page, …
     /api/runs/RUN/groups/GROUP            one of them
     /health
 """

@@ -23,6 +23,7 @@ from tokenizers import Tokenizer, decoders
 
 from broker.archive import Archive
 from broker.messages import Delivery, Entry, Group, Prompt, Rollouts, Scores
+from deploy.dashboard import frozen
 from deploy.dashboard.frozen import freeze
 from deploy.dashboard.watch import Watch
 from deploy.run_check import load_run, saved_run
@@ -275,3 +276,13 @@ def test_the_report_is_one_file_in_which_nothing_a_model_wrote_can_act(root: Pat
     assert facts["all"] == 130
     assert facts["whole_groups"]["addition/0/129"]["prompt"] == HOSTILE
     assert {row["fate"] for row in facts["groups"]} == {"trained", "retired", "buried"}
+
+
+def test_a_report_with_room_for_few_groups_has_some_of_every_fate(
+    root: Path, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frozen, "MOST_BYTES", 3000)
+    kept = frozen.groups_of((root / run).resolve(), saved_run(root / run))
+    assert len(kept["groups"]) < 10
+    assert {row["fate"] for row in kept["groups"]} == {"trained", "retired", "buried"}
+    assert kept["fates"] == {"trained": 86, "retired no_signal": 43, "buried": 1}

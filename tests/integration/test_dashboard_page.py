@@ -94,6 +94,24 @@ PAINTED = """() => {
 }"""
 
 
+def reported(run: Path) -> str:
+    """`tidemill report`: where its page is."""
+    command = [sys.executable, "-m", "deploy.cli", "report", str(run)]
+    printed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    path = re.search(r"page: (\S+/report\.html) · ", printed)
+    assert path, printed
+    return path[1]
+
+
+INTRUDE = """() => {
+  document.body.insertAdjacentHTML("beforeend", `<b onclick="window.broken = 1" style="color: red">x</b>`);
+  document.body.lastChild.click();
+  for (const [name, value] of [["textContent", "window.broken = 2"], ["src", "data:text/javascript,window.broken=3"]]) {
+    document.write(`<script ${name === "src" ? `src="${value}"` : ""}>${name === "src" ? "" : value}</` + "script>");
+  }
+}"""
+
+
 def painted(page: Page) -> int:
     """Colours on the canvas of slots and processes."""
     return page.evaluate(PAINTED)
@@ -252,11 +270,7 @@ def test_a_run_that_has_ended_is_browsed_without_its_server_and_its_report_witho
     expect(page.locator("#head .state")).to_have_text("not running")
     page.keyboard.press("r")
     expect(page.locator(".count")).not_to_have_text("0 groups")
-    report = [sys.executable, "-m", "deploy.cli", "report", str(launched.folder)]
-    printed = subprocess.run(report, capture_output=True, text=True, timeout=60, check=True).stdout
-    path = re.search(r"page: (\S+/report\.html) · timeline\.png, staleness\.png, seconds\.png", printed)
-    assert path, printed
-    page.goto(f"file://{path[1]}")
+    page.goto(f"file://{reported(launched.folder)}")
     expect(page.locator("#head .state")).to_have_text("as of this report")
     until(lambda: version_shown(page) > 3)
     until(lambda: painted(page) > 4)
@@ -265,6 +279,30 @@ def test_a_run_that_has_ended_is_browsed_without_its_server_and_its_report_witho
     page.locator(".list tbody tr").first.click()
     expect(page.locator(".group")).to_contain_text("trained into version")
     expect(page.locator(".token").first).to_be_visible()
+
+
+def test_a_report_runs_no_script_and_fetches_nothing_but_what_it_was_made_of(browser: Browser, root: Path) -> None:
+    run = lay_run(root, 10, steps=3)
+    report = reported(run)
+    context = browser.new_context()
+    tab = context.new_page()
+    refused: list[str] = []
+    tab.on("console", lambda said: refused.append(said.text) if said.type == "error" else None)
+    tab.goto(f"file://{report}")
+    expect(tab.locator(".tile strong").first).to_have_text("3")
+    tab.keyboard.press("?")
+    tab.get_by_role("button", name="Close").click()
+    tab.keyboard.press("r")
+    tab.locator(".list tbody tr").first.click()
+    expect(tab.locator(".token").first).to_be_visible()
+    assert tab.locator(".token").first.evaluate("one => getComputedStyle(one).backgroundColor") != "rgba(0, 0, 0, 0)"
+    assert refused == [], "all that the page itself does is allowed"
+    tab.evaluate(INTRUDE)
+    assert tab.evaluate("window.broken") is None
+    assert tab.evaluate("fetch('http://127.0.0.1:9/').catch(() => 'refused')") == "refused"
+    for what in ("inline style", "inline event handler", "inline script", "Loading the script", "Connecting to"):
+        assert any(what in text and "violates" in text for text in refused), refused
+    context.close()
 
 
 def test_a_browser_logs_in_with_the_token(page: Page, root: Path) -> None:

@@ -35,7 +35,3 @@ export function clock(value) {
 export function moment(at) {
   return new Date(at * 1000).toLocaleString("sv", { dateStyle: "short", timeStyle: "medium" });
 }
-
-export function timeOfDay(at) {
-  return new Date(at * 1000).toLocaleTimeString("sv");
-}

@@ -16,7 +16,7 @@ const [POOL, STATE, BUSY, VERSION] = [0, 1, 2, 3];
 export class Lanes {
   /** `link`: shared with the timeline above; `domain`: the seconds it shows. */
   constructor({ link, domain }) {
-    Object.assign(this, { link, domain, moments: [], begun: 0, names: [] });
+    Object.assign(this, { link, domain, moments: [], begun: 0, pools: [], names: [] });
     this.canvas = h("canvas", { class: "lanes", role: "img", tabindex: 0 });
     this.tip = h("div", { class: "tip", hidden: true });
     this.plot = h("div", { class: "plot" }, this.canvas, this.tip);
@@ -41,9 +41,9 @@ export class Lanes {
     this.canvas.addEventListener("blur", () => link.point(null));
   }
 
-  show(moments, begun) {
-    [this.moments, this.begun] = [moments, begun];
-    this.names = [...new Set(moments.flatMap((one) => Object.keys(one.lanes)))].sort(byWork(moments));
+  show({ history, begun, pools }) {
+    Object.assign(this, { moments: history, begun, pools });
+    this.names = [...new Set(history.flatMap((one) => Object.keys(one.lanes)))].sort(byWork(history));
     this.draw();
   }
 
@@ -118,14 +118,11 @@ export class Lanes {
   }
 
   drawKey() {
-    const pools = [
-      ...new Set(this.moments.flatMap((one) => Object.values(one.lanes).map((lane) => lane[POOL]))),
-    ].filter(Boolean);
     const item = (text, css, kind = "") =>
       h("span", { class: `key ${kind}`, style: { "--line": css } }, h("i", {}), text);
     replace(
       this.key,
-      pools.map((pool) => item(pool, `var(--${poolColour(pool)})`)),
+      this.pools.map((pool) => item(pool, `var(--${poolColour(pool)})`)),
       item("loading", "var(--loading)"),
       item("switching", "var(--switching)"),
       h("span", { class: "note" }, "filled: busy, pale: waiting"),

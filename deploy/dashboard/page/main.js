@@ -11,8 +11,6 @@ import { FrozenRun, LiveRun } from "./source.js";
 
 const TABS = { overview: "Overview", rollouts: "Rollouts", records: "Records" };
 const AWAY = "the dashboard's server does not answer; what is shown is what it said last";
-/** How the stage of a run begins whose server does not answer yet. */
-const BEGINNING = ["starting", "preparing"];
 const KEYS = { o: "overview", r: "rollouts", d: "records" };
 const HELP = [
   ["o r d", "overview, rollouts, records"],
@@ -103,7 +101,7 @@ class RunPage {
 function stateOf(now, isFrozen, stuck) {
   if (now.finished) return ["finished", "finished"];
   if (isFrozen) return ["stopped", "as of this report"];
-  if (!now.live && BEGINNING.some((word) => now.stage.startsWith(word))) return ["running", "starting"];
+  if (!now.live && now.stage === "starting") return ["running", "starting"];
   if (!now.live) return now.version < 0 && !now.elapsed_s ? ["empty", "has not begun"] : ["stopped", "not running"];
   return stuck.some((one) => one.holds) ? ["stuck", "held up"] : ["running", "live"];
 }

@@ -7,7 +7,7 @@ import { clock, seconds, whole } from "./format.js";
 import { Lanes } from "./lanes.js";
 import { LEFT, LineChart } from "./line_chart.js";
 import { Link } from "./link.js";
-import { poolColour, STREAMS, streamColour } from "./roles.js";
+import { poolColour, STREAMS } from "./roles.js";
 import { clockTicks, ticks } from "./scale.js";
 import { drawBooks, drawStaleness } from "./tallies.js";
 
@@ -177,7 +177,7 @@ export class Overview {
     this.backlog.show(
       STREAMS.map((name) => ({
         name,
-        colour: streamColour(name),
+        colour: poolColour(name),
         points: facts.timeline((one) => one.backlog[name]),
       })),
       moves,
@@ -194,7 +194,7 @@ export class Overview {
       moves,
     );
     this.behind.show([{ name: "behind", colour: "rollout", stepped: true, points: facts.timeline(behind) }]);
-    this.lanes.show(facts.history, facts.begun);
+    this.lanes.show(facts);
   }
 }
 

@@ -17,7 +17,5 @@ const COLOURS = {
   "": "other",
 };
 
-/** Name of the CSS variable. */
+/** Name of the CSS variable of a pool or a stream. */
 export const poolColour = (pool) => COLOURS[pool] ?? "more";
-
-export const streamColour = poolColour;
