@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import subprocess
 import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import structlog
 
+from broker.cancellation import together
 from broker.errors import Fenced, Misconfigured, TidemillError
 from broker.fleet import Fleet, Served, Wanted
 from broker.redis_broker import RedisBroker
-from scheduler.controller_process import Command, ControllerProcess, spawned
+from scheduler.controller_process import ControllerProcess, spawned
 from scheduler.devices import Devices
 from scheduler.fleet_metrics import SlotMetrics
 from scheduler.last_words import readable
@@ -92,22 +92,29 @@ class Slot:
     tells: SlotMetrics = field(default_factory=SlotMetrics)
 
     async def supervise(self, stop: asyncio.Event) -> None:
-        """consumes: its record, bells, ends of its controller   produces: a controller of the wanted pool, reports
-        waits for: time or a bell   unblocked by: either
+        """Until told to stop. Raises Fenced when another supervisor has the slot now; its controller is dead then."""
+        await together(self.watch(stop), self.follow())
+        await self.leave()
 
-        Raises Fenced when another supervisor has taken the slot over; its controller is dead then.
+    async def watch(self, stop: asyncio.Event) -> None:
+        """consumes: ends and deadlines of its controller and its spare   produces: a controller of the wanted pool
+        waits for: time   unblocked by: time; never by the server, which may be silent for long
         """
-        looked = 0.0
         while not stop.is_set():
             self.tick(time.monotonic())
-            often = SOON_S if self.state is State.MOVING and self.process is not None else LOOK_S
-            if self.bell.is_set() or time.monotonic() - looked >= often:
-                self.bell.clear()
-                looked = time.monotonic()
-                await self.look()
+            await asyncio.sleep(TICK_S)
+
+    async def follow(self) -> None:
+        """consumes: its record, bells, heartbeats   produces: what is wanted, reports
+        waits for: the server; time or a bell   unblocked by: its answer, or the deadline for one; either
+        """
+        while True:
+            self.bell.clear()
+            await self.look()
+            loads = self.state is State.MOVING and self.process is not None
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.bell.wait(), TICK_S)
-        await self.leave()
+                async with asyncio.timeout(SOON_S if loads else LOOK_S):
+                    await self.bell.wait()
 
     def obey(self, wanted: Wanted) -> None:
         """Take up a newer record."""
@@ -191,13 +198,12 @@ class Slot:
             self.give_up(str(error))
             return
         self.detail = ""
-        self.process = ControllerProcess(command, self.known.limits, begin=self.begin)
+        self.process = ControllerProcess(
+            command, self.known.limits, begin=lambda it: self.spare.become(it) or spawned(it)
+        )
         self.process.start(now)
+        self.bell.set()  # it may be ready any moment
         log.info("controller started", pool=self.pool, pid=self.process.pid)
-
-    def begin(self, command: Command) -> subprocess.Popen[bytes]:
-        """The spare becomes the controller, or a new process is spawned."""
-        return self.spare.become(command) or spawned(command)
 
     def give_up(self, reason: str) -> None:
         self.detail = reason
@@ -237,24 +243,20 @@ class Slot:
         if served != self.served:
             await self.change_run(served)
         await self.rest()
-        if self.run is None or self.process is None or self.process.pid is None:
-            return
-        if self.state is State.MOVING and not self.process.wanted:
-            return  # it belongs to the pool that was left
-        beat = await self.run.last_beat(self.id)
-        if beat.get("pid") != self.process.pid:
-            return
+        beat = await self.run.last_beat(self.id) if self.run is not None and self.process is not None else {}
+        process, moves = self.process, self.state is State.MOVING
+        if process is None or beat.get("pid", 0) != process.pid or (moves and not process.wanted):
+            return  # it has ended, perhaps while this was asked, or belongs to a pool that was left
         self.tally.heard(self.pool, beat)
         if beat.get("progress", 0) > 0:
-            self.process.note_progress()
-        if beat.get("ready") and self.state is State.MOVING and self.pool == self.wanted.pool:
+            process.note_progress()
+        if beat.get("ready") and moves and self.pool == self.wanted.pool:
             self.happened(Event.READY)
 
     async def rest(self) -> None:
         """While the run is over no controller is started for it: each would only leave again."""
         if self.rests and self.run is not None:
-            finished = (await self.run.look()).finished
-            self.rests = bool(finished)
+            self.rests = bool(finished := (await self.run.look()).finished)
             if finished:
                 self.detail = f"the run has ended ({finished}); the slot waits until it is resumed or another is served"
 
