@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.compose.beside import beside, refused
 from tests.compose.cluster import ROOT, Cluster
 from tests.compose.engine import NoEngine, engine
 
@@ -90,6 +91,24 @@ def test_ports_are_open_on_loopback_only_and_the_dashboard_asks_for_its_token(cl
     token = {"Authorization": f"Bearer {cluster.environment['TIDEMILL_TOKEN']}"}
     with urllib.request.urlopen(urllib.request.Request(f"{address}/api/runs", headers=token), timeout=20) as answer:
         assert "addition-" in answer.read().decode()
+
+
+def test_prometheus_beside_it_finds_every_process_and_flower_every_slot(cluster: Cluster) -> None:
+    password = cluster.compose("exec", "-T", "redis", "cat", "/run/secrets/redis-password").strip()
+    try:
+        with beside(cluster) as seen:
+            cluster.until(lambda: set(seen.targets().values()) == {"up"}, 60, "Prometheus finds processes")
+            roles = {name.partition("-")[0] for name in seen.targets()}
+            assert {"feeder", "reward", "slot", "scheduler"} <= roles, seen.targets()
+            cluster.until(lambda: {"slot-1", "slot-2"} <= set(seen.workers()), 60, "Flower lists both slots")
+            assert all(worker["status"] for worker in seen.workers().values())
+            assert {refused(f"{seen.flower}{path}") for path in ("/", "/api/workers")} == {401}
+            cluster.until(cluster.is_well, 120, "both are healthy, as everything else")
+            flower = cluster.container("flower-1")
+            for said in (("inspect", flower), ("logs", flower), ("top", flower, "-eo", "pid,args")):
+                assert password not in cluster.docker(*said)
+    except NoEngine as reason:
+        pytest.skip(str(reason))
 
 
 def test_a_slot_that_is_added_is_used(cluster: Cluster) -> None:
