@@ -31,12 +31,13 @@ class Beside:
         self.prometheus = f"http://{cluster.compose('port', 'prometheus', '9090').strip()}"
         self.flower = f"http://{cluster.compose('port', 'flower', '5555').strip()}"
 
-    def targets(self) -> dict[str, str]:
-        """Process → up, down or unknown."""
+    def roles(self) -> set[str]:
+        """Those of which Prometheus hears every process that says it can be heard."""
         with contextlib.suppress(OSError):
             found = json.loads(answer(f"{self.prometheus}/api/v1/targets?state=active"))["data"]["activeTargets"]
-            return {target["labels"]["process"]: target["health"] for target in found}
-        return {}
+            silent = {target["labels"]["role"] for target in found if target["health"] != "up"}
+            return {target["labels"]["role"] for target in found} - silent
+        return set()
 
     def workers(self) -> dict[str, Any]:
         """Worker, without its host → what Flower's page says of it."""

@@ -97,9 +97,8 @@ def test_prometheus_beside_it_finds_every_process_and_flower_every_slot(cluster:
     password = cluster.compose("exec", "-T", "redis", "cat", "/run/secrets/redis-password").strip()
     try:
         with beside(cluster) as seen:
-            cluster.until(lambda: set(seen.targets().values()) == {"up"}, 60, "Prometheus finds processes")
-            roles = {name.partition("-")[0] for name in seen.targets()}
-            assert {"feeder", "reward", "slot", "scheduler"} <= roles, seen.targets()
+            roles = {"launcher", "scheduler", "feeder", "reward", "slot", "trainer", "rollout"}
+            cluster.until(lambda: seen.roles() == roles, 60, "Prometheus hears every process")
             cluster.until(lambda: {"slot-1", "slot-2"} <= set(seen.workers()), 60, "Flower lists both slots")
             assert all(worker["status"] for worker in seen.workers().values())
             assert {refused(f"{seen.flower}{path}") for path in ("/", "/api/workers")} == {401}
