@@ -11,6 +11,8 @@ from typing import Any, Final, cast
 
 SILENT_S: Final = 10.0
 """Everybody reports once a second; who has not for so long is frozen or gone."""
+SERVER_FULL: Final = "the server is full"
+"""Stage of a feeder whose groups are refused for want of memory."""
 
 
 def aged(reports: Mapping[str, str], now: float) -> dict[str, dict[str, Any]]:

@@ -70,10 +70,8 @@ class Records:
     def reached(cls, url: str, run: str) -> Self:
         """Once the server has answered. Raises Unavailable."""
         server = cls(url, run)
-        try:
+        with asking(url):
             server.client.ping()
-        except redis.RedisError as error:
-            raise no_answer(url, error) from None
         return server
 
     def answers(self) -> bool:
@@ -87,10 +85,8 @@ class Records:
 
     def newest(self, stream: str, count: int = NEWEST) -> list[tuple[str, dict[str, str]]]:
         """The newest entries of a stream, oldest first. Raises Unavailable."""
-        try:
+        with asking(self.url):
             found = self.client.xrevrange(self.keys.stream(stream), count=count)
-        except redis.RedisError as error:
-            raise no_answer(self.url, error) from None
         return cast("list[tuple[str, dict[str, str]]]", found)[::-1]
 
 

@@ -36,10 +36,8 @@ def package(name: str, *, is_needed: bool) -> Examined:
     version = installed(name)
     if version:
         return Examined(what=name, found=version)
-    mend = "run deploy/setup.sh" if is_needed else "only some runs need it"
-    return Examined(
-        what=name, found="not installed", grade="bad" if is_needed else "ok", mend=mend if is_needed else ""
-    )
+    found = "not installed" if is_needed else "not installed, and only some runs need it"
+    return graded(name, found, bad=is_needed, mend="run deploy/setup.sh")
 
 
 def installed(name: str) -> str:

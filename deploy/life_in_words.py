@@ -35,6 +35,9 @@ def words(life: Life, run: str) -> Iterator[str]:
         at = "" if stay["at"] is None else f"{datetime.fromtimestamp(stay['at'], UTC):%H:%M:%S.%f}"[:-3]
         took = "" if stay["seconds"] is None else f"{stay['seconds']:9.3f} s"
         yield f"  {at:12} {stay['stream']:9}{took:>12}  {stay['reader']:18} {stay['what']}".rstrip()
+    if life.get("unasked"):
+        yield ""
+        yield f"from the archive alone: {life['unasked']}"
     yield from next_words(life, run)
 
 

@@ -179,22 +179,23 @@ class Launch:
 
     async def look_on(self, crew: Crew, observer: Observer) -> Ending:
         """Show and keep what is seen, until it stands still for too long."""
-        watch, recorder = Watch(), Recorder(self.folder)
-        while True:
-            if self.server.keep(time.monotonic()):
-                self.say("the embedded server had died; it is back, on its data")
-            snapshot, now = await observer.look(), time.monotonic()
-            self.display.show(snapshot)
-            observer.save(snapshot)
-            recorder.note(snapshot, observer.facts.fleet.decision)
-            if snapshot.finished and self.has_fleet:
-                return Ending(exit_code=0, reason=snapshot.finished)  # no slot's worker ends with the run
-            crew.note_progress(snapshot.processes)
-            watch = watch.after(snapshot, now)
-            stands = watch.still_s(now) > self.settings.run.watchdog_s
-            if stands and (ending := self.stands_still(snapshot, watch.still_s(now))):
-                return ending
-            await asyncio.sleep(LOOK_EVERY_S)
+        watch = Watch()
+        with contextlib.closing(Recorder(self.folder)) as recorder:
+            while True:
+                if self.server.keep(time.monotonic()):
+                    self.say("the embedded server had died; it is back, on its data")
+                snapshot, now = await observer.look(), time.monotonic()
+                self.display.show(snapshot)
+                observer.save(snapshot)
+                recorder.note(snapshot, observer.facts.fleet.decision)
+                if snapshot.finished and self.has_fleet:
+                    return Ending(exit_code=0, reason=snapshot.finished)  # no slot's worker ends with the run
+                crew.note_progress(snapshot.processes)
+                watch = watch.after(snapshot, now)
+                stands = watch.still_s(now) > self.settings.run.watchdog_s
+                if stands and (ending := self.stands_still(snapshot, watch.still_s(now))):
+                    return ending
+                await asyncio.sleep(LOOK_EVERY_S)
 
     async def consequence(self, happened: Happened, crew: Crew, observer: Observer) -> Ending | None:
         """What the end of one process means for the run."""

@@ -103,11 +103,7 @@ def line(snapshot: Snapshot) -> str:
     if snapshot.version >= 0:
         parts += [f"step {snapshot.version}/{snapshot.goal.steps}", *measures(snapshot)]
     if any(snapshot.backlog.values()):
-        parts.append("backlog " + backlog(snapshot, " "))
+        parts.append("backlog " + " ".join(f"{stream} {length}" for stream, length in snapshot.backlog.items()))
     if shares := snapshot.busy_by_role():
         parts.append("busy " + " ".join(f"{role} {share:.0%}" for role, share in shares.items()))
     return "  ".join(parts)
-
-
-def backlog(snapshot: Snapshot, between: str) -> str:
-    return between.join(f"{stream} {length}" for stream, length in snapshot.backlog.items())

@@ -30,7 +30,7 @@ def perform(folder: Path, settings: RunSettings, console: Console, *, elsewhere:
             exit_code = launched(folder, settings, display, elsewhere)
         finally:
             display.close()
-        with working(console, "writing the report and its pictures"):
+        with working(console, "writing report and curve"):
             conclude(folder, console)
     return exit_code
 

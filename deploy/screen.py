@@ -20,7 +20,7 @@ from broker.standing import StreamStanding
 from deploy.finding import Finding, duration, megabytes
 from deploy.fleet_facts import READERS
 from deploy.headline import clock, measures
-from deploy.snapshot import Pool, Process, Slot, Snapshot
+from deploy.snapshot import Decision, Pool, Process, Slot, Snapshot
 from deploy.stuck import findings
 from scheduler.lifecycle import State
 
@@ -53,16 +53,12 @@ def screen(snapshot: Snapshot) -> RenderableType:
     if snapshot.processes or snapshot.slots:
         rows.append(workers(snapshot))
     if snapshot.decision is not None:
-        rows.append(decided(snapshot))
-    rows += trouble(snapshot)
+        rows.append(decided(snapshot.decision))
+    found = findings(snapshot)
+    rows += trouble(snapshot, found)
     title = f"{snapshot.run} · {clock(snapshot.elapsed_s)}"
-    return Panel(Group(*rows), title=title, title_align="left", border_style=frame(snapshot))
-
-
-def frame(snapshot: Snapshot) -> str:
-    if any(finding.holds for finding in findings(snapshot)):
-        return "red"
-    return "cyan" if snapshot.live else "dim"
+    style = "red" if any(finding.holds for finding in found) else "cyan" if snapshot.live else "dim"
+    return Panel(Group(*rows), title=title, title_align="left", border_style=style)
 
 
 def head(snapshot: Snapshot) -> RenderableType:
@@ -197,17 +193,15 @@ def bar(share: float | None) -> RenderableType:
     return row
 
 
-def decided(snapshot: Snapshot) -> Text:
-    decision = snapshot.decision
-    assert decision is not None
+def decided(decision: Decision) -> Text:
+    """What the scheduler did last, and when."""
     if not decision.sentence:
         return Text("no scheduler has decided anything yet: slots stay where they are", style="dim")
     return Text.assemble((f"decided {duration(decision.age_s)} ago: ", "dim"), decision.sentence)
 
 
-def trouble(snapshot: Snapshot) -> list[RenderableType]:
+def trouble(snapshot: Snapshot, found: Sequence[Finding]) -> list[RenderableType]:
     """What is stuck and why, or that nothing is."""
-    found = findings(snapshot)
     if not snapshot.live:
         words = f"ended: {snapshot.finished}" if snapshot.finished else "not running; this is how it was last seen"
         return [Text(words, style="bold")]

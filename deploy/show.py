@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from broker import codec
 from broker.archive_index import GroupIndex
-from broker.errors import Broken, Misconfigured, Poison, TidemillError
+from broker.errors import Broken, Misconfigured, Poison, TidemillError, Unavailable
 from broker.messages import Entry, Group, Kind
 from broker.settings import BrokerSection, broker_url
 from broker.streams import ROLE, Keys
@@ -30,14 +30,15 @@ LOOKED_THROUGH = 20_000
 
 
 def show(folder: Path, settings: BrokerSection, group: str, progress: Callable[[int, int], None] | None = None) -> Life:
-    """The group's life. Raises Misconfigured with the nearest ids when the run knows no such group.
+    """The group's life. Raises Misconfigured with the nearest ids when the run knows no such group, and Unavailable
+    when the archive does not and the server is silent.
 
     What is open is asked first: a record in the archive may be of a try whose end did not come to pass, and a group
     that closes after the question was archived before it closed.
     """
     with GroupIndex(folder / "groups") as index:
         known = index.ids
-        with living(folder, settings) as server:
+        with living(folder, settings) as (server, silence):
             if server and (found := server.open_life(group)):
                 return found
             index.refresh(progress)
@@ -45,30 +46,30 @@ def show(folder: Path, settings: BrokerSection, group: str, progress: Callable[[
             if server and (closed is None or closed.fate == "buried") and (found := server.buried_life(group)):
                 return found
             if closed is not None:
-                return life_of_closed(closed)
+                return life_of_closed(closed) | ({"unasked": silence} if silence else {})
             ids = [*(server.ids() if server else []), *known()]
-    raise unknown(folder, group, ids)
+    raise unasked(folder, group, ids, silence) if silence else unknown(folder, group, ids)
 
 
 @contextlib.contextmanager
-def living(folder: Path, settings: BrokerSection) -> Generator[Server | None]:
-    """The run's server. One of a run's own that is down is started for the look; None when its data or the server
-    have gone.
+def living(folder: Path, settings: BrokerSection) -> Generator[tuple[Server | None, str]]:
+    """The run's server, and why it does not answer. One of a run's own that is down is started for the look; when its
+    data have gone there is none, and nothing to say of it.
     """
-    is_embedded = broker_url(settings) == EMBEDDED
-    if is_embedded and not (folder / "redis").is_dir():
-        yield None
+    if broker_url(settings) == EMBEDDED and not (folder / "redis").is_dir():
+        yield None, ""
         return
     with contextlib.ExitStack() as stack:
-        server, url = None, broker_url(settings)
-        with contextlib.suppress(TidemillError):
+        url, server, silence = "", None, ""
+        try:
             url = stack.enter_context(reachable(folder, settings))
+            server = Server(url, folder.name)
             with asking(url):
-                found = Server(url, folder.name)
-                found.client.ping()
-                server = found
+                server.client.ping()
+        except TidemillError as error:
+            server, silence = None, str(error)
         with asking(url):
-            yield server
+            yield server, silence
 
 
 class Server:
@@ -150,6 +151,13 @@ def unknown(folder: Path, group: str, ids: list[str]) -> Misconfigured:
     else:
         hint = f"`tidemill inspect open {folder.name}` lists the open ones, `tidemill dashboard` all of them"
     return Misconfigured(f"{folder.name} knows no group {group!r} ({len(ids)} groups there); nothing was done; {hint}")
+
+
+def unasked(folder: Path, group: str, ids: list[str], silence: str) -> Unavailable:
+    return Unavailable(
+        f"looked for {group!r} only in the archive of {folder.name}, and it is not among the {len(ids)} groups there; "
+        f"the server may know it: {silence}"
+    )
 
 
 def nearest(group: str, ids: list[str]) -> list[str]:

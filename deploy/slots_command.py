@@ -10,21 +10,21 @@ import asyncio
 import difflib
 import getpass
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from broker import embedded_server
 from broker.address import has_password
 from broker.errors import Misconfigured, Transient
-from broker.fleet import FLEET_VARIABLE, Assigned, Fleet, Pin, Wanted
-from broker.settings import URL_VARIABLE, broker_url
+from broker.fleet import Assigned, Fleet, Pin, Wanted
+from broker.redis_broker import RedisBroker
+from broker.standing import FleetStanding, standing
 from consumers.settings import needs_judge
 from deploy.finding import duration
 from deploy.fleet_facts import slot_of
+from deploy.looks import live_url
 from deploy.run_settings import RunSettings
-from deploy.server import EMBEDDED
-from deploy.slot_crew import fleet_of
+from deploy.slot_crew import fleet_named, fleet_of
 from scheduler.daemon import BELL_S
 from scheduler.pools import in_words, pool_named, pools_in_use
 
@@ -32,17 +32,21 @@ Row = dict[str, Any]
 BY_HAND = "by hand"
 
 
-async def slot_rows(url: str, folder: Path) -> list[Row]:
-    """One row per slot: where it is and why, where it is wanted, what it has done."""
-    fleet = await Fleet.connect(url, fleet_of(folder.name))
+async def fleet_now(url: str, folder: Path) -> FleetStanding:
+    """The run's fleet at one moment. Raises Unavailable."""
+    run = await RedisBroker.connect(url, folder.name)
     try:
-        records, said = await fleet.records(), await fleet.said()
+        return (await standing(run.connection, fleet_of(folder.name))).fleet
     finally:
-        await fleet.close()
-    return [row(name, record, said.get(name, {})) for name, record in records.items()]
+        await run.close()
 
 
-def row(name: str, record: Wanted, said: Row) -> Row:
+def slot_rows(fleet: FleetStanding) -> list[Row]:
+    """One row per slot: where it is and why, where it is wanted, what it has done."""
+    return [row(name, record, fleet.said.get(name, {})) for name, record in fleet.slots.items()]
+
+
+def row(name: str, record: Wanted, said: Mapping[str, Any]) -> Row:
     slot = slot_of(record, said)
     return {
         "slot": name,
@@ -73,29 +77,14 @@ def shown(row: Row) -> Row:
     }
 
 
-async def last_word(url: str, folder: Path, now: float) -> str:
-    """What the scheduler decided last, in a sentence."""
-    fleet = await Fleet.connect(url, fleet_of(folder.name))
-    try:
-        story = await fleet.decisions(1)
-    finally:
-        await fleet.close()
-    if not story:
-        return "no scheduler has decided anything yet: slots stay where they are"
-    age_s = now - story[-1]["at"]
-    return f"decided {duration(age_s)} ago: {story[-1]['sentence']}"
-
-
 def fleet_variables(folder: Path, settings: RunSettings) -> dict[str, str]:
     """Where whoever joins the run's fleet finds it. Raises Misconfigured when its server has ended with the run."""
-    url = broker_url(settings.broker)
-    if url == EMBEDDED:
-        if embedded_server.pid(folder / "redis") is None:
-            raise Misconfigured(
-                f"the server of {folder.name} ended with the run; nothing to connect to; `tidemill resume` starts it"
-            )
-        url = embedded_server.address(folder / "redis")
-    return {URL_VARIABLE: url, FLEET_VARIABLE: fleet_of(folder.name)}
+    url = live_url(folder, settings)
+    if not url:
+        raise Misconfigured(
+            f"the server of {folder.name} ended with the run; nothing to connect to; `tidemill resume` starts it"
+        )
+    return fleet_named(folder, url)
 
 
 def environment(folder: Path, settings: RunSettings) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from broker.reports import SERVER_FULL
 from broker.standing import StreamStanding
 from broker.streams import PROMPTS, ROLLOUTS
 from deploy.absent import held_by, of_readers, reader_name
@@ -55,7 +56,7 @@ def server_silent(snapshot: Snapshot) -> Finding:
 
 def of_server(snapshot: Snapshot) -> Iterator[Finding]:
     server = snapshot.server
-    if snapshot.full_s > 0 or any(p.stage == "the server is full" for p in snapshot.of_roles("feeder").values()):
+    if snapshot.full_s > 0 or any(p.stage == SERVER_FULL for p in snapshot.of_roles("feeder").values()):
         limit = f"{megabytes(server.used_bytes)} of {megabytes(server.limit_bytes)} MB in use"
         yield Finding(
             name="server-full",

@@ -1,7 +1,7 @@
 """`tidemill top`: the screen of `status`, drawn anew every second until somebody has seen enough.
 
-For: watching any run, launched here or elsewhere, without a part in it. Not for: one look (`status`) or what is drawn
-(`screen`).
+For: watching any run, launched here or elsewhere, without a part in it. Not for: one look (`status`), how it is looked
+(`looks`) or what is drawn (`screen`).
 """
 
 from __future__ import annotations
@@ -13,17 +13,13 @@ import sys
 import termios
 import tty
 from collections.abc import Generator
-from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
-from deploy.observer import Observer
+from deploy.looks import Looks
 from deploy.progress import Display, LiveDisplay, PlainDisplay
-from deploy.run_folder import launcher_pid
 from deploy.run_settings import RunSettings
-from deploy.snapshot import Snapshot
-from deploy.status import completed, kept_snapshot, live_url, observer_of
 
 EVERY_S = 1.0
 
@@ -50,35 +46,6 @@ async def watch(folder: Path, settings: RunSettings, console: Console) -> None:
     finally:
         display.close()
         await looks.close()
-
-
-class Looks:
-    """Looks at a run whose server may go, come back, and move."""
-
-    def __init__(self, folder: Path, settings: RunSettings) -> None:
-        self.folder = folder
-        self.settings = settings
-        self.url = ""
-        self.observer: Observer | None = None
-
-    async def look(self) -> Snapshot | None:
-        """From the server while it has an address, else as the run was last seen; None before it has begun."""
-        url = live_url(self.folder, self.settings)
-        if url != self.url:
-            await self.close()
-            self.url = url
-            self.observer = observer_of(self.folder, self.settings, url) if url else None
-        if self.observer is not None:
-            return completed(await self.observer.look(), self.folder)
-        kept = kept_snapshot(self.folder)
-        if kept is not None and launcher_pid(self.folder):
-            return replace(kept, stage="waiting for the server")
-        return kept
-
-    async def close(self) -> None:
-        if self.observer is not None:
-            await self.observer.broker.close()
-            self.observer = None
 
 
 @contextlib.contextmanager

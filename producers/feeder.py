@@ -18,6 +18,7 @@ import structlog
 from broker.contract import Evaluation, FeederBroker
 from broker.entering import entered
 from broker.errors import Backpressure, Reset, Unavailable
+from broker.reports import SERVER_FULL
 from broker.role_process import loaded
 from broker.settings import RunSection
 from broker.telemetry import Meter
@@ -114,7 +115,7 @@ class Feeding:
                     moved |= await self.measure()
             except Backpressure as full:
                 log.warning("waiting", reason=str(full), stream="prompts")
-                self.meter.stage = "the server is full"
+                self.meter.stage = SERVER_FULL
                 await self.pause(FULL_S)
                 continue
             if not moved:

@@ -24,9 +24,10 @@ def slots(
     shell where stock celery commands find them: eval "$(tidemill slots env)".
     """
     import asyncio
-    import time
 
     from deploy import slots_command as command
+    from deploy.fleet_facts import decision_of
+    from deploy.screen import decided
     from deploy.server import reachable
 
     orders: dict[str, tuple[str | None, Any]] = {"move": (pool, "pin"), "unpin": (None, "unpin"), "drain": ("", "pin")}
@@ -43,11 +44,11 @@ def slots(
         if is_order:
             console.print(asyncio.run(command.order(url, folder, settings, slot, *orders[what])), highlight=False)
             return
-        rows = asyncio.run(command.slot_rows(url, folder))
-        print_rows(rows if as_json else [command.shown(row) for row in rows], as_json)
-        if rows and not as_json:
-            said = asyncio.run(command.last_word(url, folder, time.time()))
-            console.print(said, highlight=False, markup=False, soft_wrap=True)
+        fleet = asyncio.run(command.fleet_now(url, folder))
+    rows, decision = command.slot_rows(fleet), decision_of(fleet, fleet.run)
+    print_rows(rows if as_json else [command.shown(row) for row in rows], as_json)
+    if decision is not None and not as_json:
+        console.print(decided(decision), soft_wrap=True)
 
 
 def scheduler(

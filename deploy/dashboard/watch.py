@@ -21,12 +21,11 @@ from deploy.dashboard.history import HistoryReader
 from deploy.dashboard.recorder import Recorder
 from deploy.dashboard.run_page import POINTS, present, settings_facts, step_point, step_points, thinned
 from deploy.inspection import Records, dead
-from deploy.observer import Observer
+from deploy.looks import Looks, kept_snapshot
 from deploy.records import GrowingFile, Record, by_version
 from deploy.run_folder import launcher_pid
 from deploy.run_settings import RunSettings
 from deploy.snapshot import Snapshot, goal_of
-from deploy.status import completed, kept_snapshot, live_url, observer_of
 from deploy.stuck import findings
 
 LOOK_EVERY_S = 1.0
@@ -57,8 +56,7 @@ class Watch:
         self.stuck: list[Record] = []
         self.dead: list[Record] = []
         self.dead_seen = 0
-        self.observer: Observer | None = None
-        self.url = ""
+        self.looks = Looks(folder, settings)
         self.recorder = Recorder(folder)
         self.viewers: set[asyncio.Queue[Message | None]] = set()
         self.task: asyncio.Task[None] | None = None
@@ -159,16 +157,13 @@ class Watch:
     async def snapshot(self) -> Snapshot:
         """The run now; from the folder when it has no server any more, or that has forgotten it."""
         kept = kept_snapshot(self.folder) or self.unbegun()
-        url = live_url(self.folder, self.settings)
-        if url != self.url or self.observer is None:
-            await self.leave_server()
-            self.observer, self.url = observer_of(self.folder, self.settings, url) if url else None, url
-        if self.observer is None:
+        snapshot, observer = await self.looks.look(), self.looks.observer
+        if snapshot is None or observer is None:
+            self.recorder.close()
             return kept
-        snapshot = completed(await self.observer.look(), self.folder)
-        if not self.observer.facts.state.exists and (kept.version >= 0 or snapshot.unanswered):
+        if not observer.facts.state.exists and (kept.version >= 0 or snapshot.unanswered):
             return replace(kept, detail=snapshot.detail) if snapshot.unanswered else kept
-        self.recorder.note(snapshot, self.observer.facts.fleet.decision)
+        self.recorder.note(snapshot, observer.facts.fleet.decision)
         return replace(snapshot, elapsed_s=max(snapshot.elapsed_s, kept.elapsed_s))
 
     def unbegun(self) -> Snapshot:
@@ -179,14 +174,12 @@ class Watch:
         """Dead letters, asked for only when their number has changed."""
         if snapshot.live and not snapshot.unanswered and snapshot.dead != self.dead_seen:
             with contextlib.suppress(TidemillError):
-                self.dead = await asyncio.to_thread(dead_letters, self.url, self.folder.name)
+                self.dead = await asyncio.to_thread(dead_letters, self.looks.url, self.folder.name)
                 self.dead_seen = snapshot.dead
 
     async def leave_server(self) -> None:
         self.recorder.close()
-        if self.observer is not None:
-            observer, self.observer = self.observer, None
-            await observer.broker.close()
+        await self.looks.close()
 
     async def close(self) -> None:
         if self.task is not None:

@@ -20,7 +20,7 @@ import pytest
 
 from broker.archive import Closed, closed_groups
 from broker.archive_index import GroupIndex
-from broker.errors import Misconfigured
+from broker.errors import Misconfigured, Unavailable
 from broker.settings import BrokerSection
 from deploy.audit import audit
 from deploy.inspection import Records, dead, ledger, open_groups
@@ -242,6 +242,15 @@ def test_everything_that_was_closed_is_told_after_the_server_has_gone(story: Sto
     assert json.loads(said)["state"] == "trained", wrong
     with pytest.raises(Misconfigured, match="knows no group"):
         story.show("addition/99/99")
+
+
+def test_where_the_server_is_silent_the_archive_answers_and_says_that_it_is_alone(story: Story) -> None:
+    silent = BrokerSection(url="redis://127.0.0.1:1/0")
+    life = show(story.folder, silent, story.closed(fate="trained")[0].group.id)
+    assert life["state"] == "trained"
+    assert "from the archive alone: redis://127.0.0.1:1/0 does not answer" in "\n".join(words(life, "run"))
+    with pytest.raises(Unavailable, match=r"only in the archive .* the server may know it: redis://127.0.0.1:1/0 does"):
+        show(story.folder, silent, "addition/99/99")
 
 
 def test_stored_answers_go_through_another_reward(story: Story) -> None:

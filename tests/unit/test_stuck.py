@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from broker.reports import SERVER_FULL
 from broker.standing import Pending, ServerStanding, StreamStanding, Unread
 from deploy.fleet_facts import pools_of
 from deploy.screen import screen
@@ -94,7 +95,7 @@ def test_a_server_that_refuses_writes_is_named_with_its_numbers_and_the_reason()
     (finding,) = findings(replace(RUNNING, server=full, full_s=5.0))
     assert finding.name == "server-full"
     assert "(16.0 of 16.0 MB in use, 17 writes refused)" in finding.what
-    feeder = replace(ALL_WELL["feeder-0"], stage="the server is full")
+    feeder = replace(ALL_WELL["feeder-0"], stage=SERVER_FULL)
     assert names(with_processes(feeder_0=feeder)) == ["server-full"], "one look suffices"
     assert names(replace(RUNNING, server=replace(full, replica=True))) == ["server-refuses"]
     assert names(replace(RUNNING, server=replace(full, disk_error="its disk is full"))) == ["server-refuses"]
