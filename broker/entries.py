@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from broker.messages import Delivery, Entry, Group, added_at
-from broker.outcomes import Bury, Forward, Outcome, Recycle, Release, Retire
+from broker.outcomes import Bury, Forward, Outcome, Release, fate_of
 
 REASON: Final = 60
 """Characters of a reason that a trace keeps."""
@@ -28,16 +28,12 @@ class Step(NamedTuple):
     """When it got there, by the server's clock, seconds since 1970; None where entry ids are no times."""
     reader: str
     what: str
-    """How the stay ended: `forwarded`, `tried again: REASON`, `given back: REASON`, `recycled: REASON`."""
+    """How the stay ended: `forwarded`, else `FATE: REASON` (`outcomes.fate_of`)."""
 
 
 def traced(delivery: Delivery, reader: str, outcome: Outcome) -> Delivery:
     """The delivery whose entry tells of this stay too: `STREAM ENTRY-ID READER WHAT` behind the earlier ones."""
-    what = {Forward: "forwarded", Retire: "retired", Bury: "buried", Recycle: "recycled", Release: "given back"}[
-        type(outcome)
-    ]
-    if isinstance(outcome, Release) and outcome.failed:
-        what = "tried again"
+    what = fate_of(outcome).replace("_", " ")
     reason = "" if isinstance(outcome, Forward) else ": " + " ".join(outcome.reason.replace(";", ",").split())[:REASON]
     told = delivery.entry.trace.split("; ")
     said = [step for step in told if step and step != GAP]

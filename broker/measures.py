@@ -66,7 +66,10 @@ HAND_OVER = histogram(
 )
 SETTLING = histogram("settle_seconds", "seconds of one settling round trip", READING)
 SETTLED = counter(
-    "settled_groups", "groups settled: forwarded, retired, buried, retried, given_back", READING, "outcome"
+    "settled_groups",
+    "groups settled: forwarded, retired, buried, recycled, tried_again, given_back",
+    READING,
+    "outcome",
 )
 LEASES_LOST = counter("leases_lost", "groups another reader had settled or taken over first", READING)
 ADOPTED = counter("adopted_groups", "groups taken over from a dead reader", READING)

@@ -60,7 +60,7 @@ Verdict = Literal["done", "superseded", "not_owner"]
 
 
 def fate_of(outcome: Outcome) -> str:
-    """What it is called where groups are counted."""
+    """What it is called where groups are counted and in their traces."""
     if isinstance(outcome, Release):
-        return "retried" if outcome.failed else "given_back"
+        return "tried_again" if outcome.failed else "given_back"
     return {Forward: "forwarded", Retire: "retired", Bury: "buried", Recycle: "recycled"}[type(outcome)]
