@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -22,7 +23,7 @@ from torch import Tensor
 
 from broker.errors import Misconfigured
 from broker.messages import Actions, Group
-from broker.settings import ModelSection
+from broker.settings import ModelSection, Section, load_section
 from consumers import policies
 from consumers.algorithms import create as create_algorithm
 from consumers.algorithms.base import Algorithm, LossBatch
@@ -35,6 +36,16 @@ from consumers.learners.tally import Tally
 from consumers.packing import Shape, micro_batches
 from consumers.policies.base import Policy
 from consumers.settings import AlgorithmSection, Correction, TrainSection
+
+
+class DeepSpeedOptions(Section):
+    """`[train] options` of this learner."""
+
+    policy: str = "causal_lm"
+    """A name of `policies`, or a dotted path."""
+    without_signal: Literal["skip", "train"] = "skip"
+    """Rollouts whose advantage is 0 have no gradient, so they take part in no pass unless a reference pulls at them;
+    `train` lets them take part all the same, for comparing costs."""
 
 
 @dataclass(slots=True)
@@ -68,6 +79,7 @@ class DeepSpeedLearner:
             settings,
             gang,
         )
+        self.options = options_of(settings)
         self.reference = reference
         self.engine = zero.engine_of(policy.module, settings, device=policy.device)
 
@@ -77,7 +89,7 @@ class DeepSpeedLearner:
         started = time.perf_counter()
         torch.manual_seed(seed)
         everyone = rollouts_of(groups, advantages)
-        trained = [one for one in everyone if one.advantage != 0 or self.reference is not None]
+        trained = [one for one in everyone if one.advantage != 0 or self.trains_all]
         steps = [self.passes_of(part) for part in mini_batches(trained, self.settings.optimizer_steps, seed)]
         if self.looks_back:
             for one in (one for step in steps for one in step):
@@ -89,6 +101,11 @@ class DeepSpeedLearner:
         tally.over(self.gang)
         metrics = tally.metrics(optimizer_steps=self.settings.optimizer_steps)
         return StepResult(metrics=metrics | {"compute_s": time.perf_counter() - started})
+
+    @property
+    def trains_all(self) -> bool:
+        """Whether rollouts without advantage take part."""
+        return self.reference is not None or self.options.without_signal == "train"
 
     @property
     def looks_back(self) -> bool:
@@ -236,8 +253,9 @@ def device_of(place: int, ranks: int) -> str:
     return f"cuda:{place}"
 
 
-def policy_name(settings: TrainSection) -> str:
-    return str(settings.options.get("policy", "causal_lm"))
+def options_of(settings: TrainSection) -> DeepSpeedOptions:
+    """Raises Misconfigured."""
+    return load_section(DeepSpeedOptions, "train.options", settings.options)
 
 
 def of_rank(
@@ -256,7 +274,7 @@ def of_rank(
         raise Misconfigured(
             '[model] dtype = "float16" on a machine without a GPU; nothing was started; use float32 or bfloat16'
         )
-    name = policy_name(settings)
+    name = options_of(settings).policy
     policy = policies.create(name, model_folder, dtype=model.dtype, lora=settings.lora, seed=seed, device=device)
     chosen = create_algorithm(algorithm)
     reference = None

@@ -23,7 +23,7 @@ from broker.telemetry import Meter
 from consumers import policies
 from consumers.learners import zero
 from consumers.learners.base import Learner, StepResult
-from consumers.learners.deepspeed import DeepSpeedLearner, of_rank, policy_name
+from consumers.learners.deepspeed import DeepSpeedLearner, of_rank, options_of
 from consumers.learners.gang import lost_ranks
 from consumers.settings import AlgorithmSection, TrainSection
 
@@ -146,7 +146,7 @@ def unpacked(parts: Sequence[Any]) -> Any:
 
 def preload(model_folder: Path, settings: TrainSection) -> None:
     """Import what a rank needs, and touch no device."""
-    policies.preload(policy_name(settings), model_folder)
+    policies.preload(options_of(settings).policy, model_folder)
     zero.preload("cuda" if torch.cuda.is_available() else "cpu")
 
 

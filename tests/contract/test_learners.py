@@ -153,6 +153,19 @@ def test_rollouts_without_signal_are_not_computed_but_count_in_the_denominator(t
     assert large["grad_norm"] == pytest.approx(small["grad_norm"] * actions[0] / sum(actions), rel=1e-4)
 
 
+def test_rollouts_without_signal_can_be_made_to_take_part_and_change_nothing_but_the_cost(tiny: Path) -> None:
+    batch = [*groups(5), *(with_rewards(group, [1, 1, 1, 1]) for group in groups(6))]
+    skips, trains = learner(tiny), learner(tiny, options={"without_signal": "train"})
+    small, large = (one.step(batch, advantages(batch), version=0, seed=0).metrics for one in (skips, trains))
+    assert large["trained_actions"] > small["trained_actions"]
+    assert large["grad_norm"] == pytest.approx(small["grad_norm"], rel=1e-4)
+
+
+def test_an_unknown_option_of_the_learner_is_refused_with_the_known_ones(tiny: Path) -> None:
+    with pytest.raises(Misconfigured, match=r"train\.options.*polcy"):
+        learner(tiny, options={"polcy": "gaussian"})
+
+
 def test_a_penalty_to_the_reference_reaches_rollouts_without_signal_too(tiny: Path, tmp_path: Path) -> None:
     one = learner(tiny, algorithm=AlgorithmSection(kl_coef=0.1))
     train(one, range(2))
