@@ -20,7 +20,7 @@ from deploy.recorded_load import recorded_load
 from deploy.simulation_picture import draw_comparison
 from scheduler.placements import create
 from scheduler.settings import SchedulerSection
-from scheduler.simulation.comparison import Comparison, compare
+from scheduler.simulation.comparison import Comparison, Told, compare
 from scheduler.simulation.workload import Workload
 from scheduler.simulation.workloads import WORKLOADS, workload_named
 
@@ -62,18 +62,20 @@ def perform(
     placement: str,
     out: Path | None,
     console: Console,
+    told: Told,
     *,
     as_json: bool,
 ) -> None:
-    """Simulate each workload; tables or JSON to the terminal, JSON and pictures into `out`."""
+    """Simulate each workload; tables or JSON to the terminal, JSON and pictures into `out`; `told` hears what is done
+    meanwhile.
+    """
     rule = create(SchedulerSection(placement=placement))
     comparisons: list[Comparison] = []
-    with console.status("simulating") as status:
-        for load in loads:
-            one = compare(load, slots, range(seeds), rule, placement, told=status.update)
-            comparisons.append(one)
-            if not as_json:
-                console.print(table_of(one))
+    for load in loads:
+        one = compare(load, slots, range(seeds), rule, placement, told)
+        comparisons.append(one)
+        if not as_json:
+            console.print(table_of(one))
     facts = [one.facts() for one in comparisons]
     if as_json:
         print(json.dumps(facts, indent=1))

@@ -25,8 +25,10 @@ def simulate(
     as_json: AsJson = False,
 ) -> None:
     """Try a placement on virtual slots: against static splits, co-location, a utilisation rule and an oracle."""
+    from deploy.commands.bars import sentences
     from deploy.simulate_command import loads_named, perform
 
     folder = find_run(trace, runs_root()) if trace else None
     loads = loads_named(workloads or ["drift"], folder, slots, versions, move_cost)
-    perform(loads, slots, seeds, placement, out, console, as_json=as_json)
+    with sentences("simulating", console) as told:
+        perform(loads, slots, seeds, placement, out, console, told, as_json=as_json)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from broker.errors import Misconfigured
+from deploy.commands import bars
+from deploy.commands.simulation import simulate
 from deploy.recorded_load import recorded_load
 from deploy.run_settings import RunSettings
 from deploy.simulate_command import loads_named, perform
@@ -90,10 +93,11 @@ def test_a_run_too_short_to_say_anything_is_refused(recorded: Path) -> None:
 
 
 def test_a_simulation_is_told_in_a_table_in_json_and_in_a_picture(recorded: Path, tmp_path: Path) -> None:
-    words = io.StringIO()
+    words, heard = io.StringIO(), list[str]()
     loads = [replace(WORKLOADS["drift"], versions=6), recorded_load(recorded, slots=4)]
-    perform(loads, 4, 1, "pressure", tmp_path / "out", Console(file=words, width=200), as_json=False)
+    perform(loads, 4, 1, "pressure", tmp_path / "out", Console(file=words, width=200), heard.append, as_json=False)
     told = words.getvalue()
+    assert heard[0] == "drift, 4 slots: searching the best static split"
     for system in ("pressure", "oracle", "best static split", "synchronous co-location", "utilisation rule"):
         assert system in told
     facts = json.loads((tmp_path / "out" / "simulation.json").read_text())
@@ -104,7 +108,21 @@ def test_a_simulation_is_told_in_a_table_in_json_and_in_a_picture(recorded: Path
 
 
 def test_json_alone_is_printed_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
-    loads = [replace(WORKLOADS["constant"], versions=6)]
-    perform(loads, 4, 1, "proportional", None, Console(file=io.StringIO()), as_json=True)
-    (facts,) = json.loads(capsys.readouterr().out)
+    simulate(["constant"], slots=4, seeds=1, versions=6, placement="proportional", trace="", out=None, as_json=True)
+    printed = capsys.readouterr()
+    (facts,) = json.loads(printed.out)
     assert facts["systems"]["proportional"]["groups_per_s"]["mean"] > 0
+    assert printed.err.startswith("constant, 4 slots: searching the best static split\n"), "a pipe hears of it too"
+
+
+def test_lines_about_long_work_come_now_and_then(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(100, 200))
+    monkeypatch.setattr(bars.time, "monotonic", lambda: next(clock))
+    say = bars.now_and_then()
+    for number in range(20):
+        say(f"{number}")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "0"
+    assert all(int(after) - int(before) >= 4 for before, after in pairwise(lines))

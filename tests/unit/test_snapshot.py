@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
 from broker.standing import StreamStanding
+from deploy.observer import keep
 from deploy.progress import PlainDisplay, line
+from deploy.run_check import load_run
+from deploy.run_folder import launching, new_run_folder
 from deploy.screen import screen
 from deploy.snapshot import Goal, Process, Snapshot, books_of, busy_share, lives_with
+from deploy.status import current_snapshot
 from deploy.watchdog import Watch
 
 STEP = {
@@ -142,3 +148,17 @@ def test_shares_lie_between_nothing_and_everything(steps: list[tuple[int, float,
         totals[pid] = (before[0] + busy, before[1] + wait)
         lives = lives_with(lives, {"p": {"role": "r", "pid": pid, "busy_s": totals[pid][0], "wait_s": totals[pid][1]}})
     assert all(-1e-9 <= share <= 1 + 1e-9 for share in busy_share(lives.values()).values())
+
+
+def test_a_run_without_a_server_is_as_it_was_last_seen_and_waits_where_a_launcher_lives(tmp_path: Path) -> None:
+    settings = load_run("addition")
+    folder = new_run_folder(settings, tmp_path, datetime.now(UTC))
+    assert current_snapshot(folder, settings) is None
+    keep(folder, asdict(RUNNING))
+    seen = current_snapshot(folder, settings)
+    assert seen is not None
+    assert asdict(seen) == asdict(replace(RUNNING, live=False, stage="stopped", steps=[STEP], pools=[]))
+    with launching(folder):
+        waiting = current_snapshot(folder, settings)
+    assert waiting is not None
+    assert (waiting.stage, waiting.live, waiting.version) == ("waiting for the server", False, 3)
