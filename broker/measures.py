@@ -76,6 +76,9 @@ ADOPTED = counter("adopted_groups", "groups taken over from a dead reader", READ
 
 # Weights
 LOADING = histogram("weight_load_seconds", "seconds to verify, load and compare one version", "rollout", buckets=LONG)
+SYNCING = histogram(
+    "weight_sync_seconds", "seconds from hearing of a version up to serving it", "rollout", buckets=LONG
+)
 LOADED_BYTES = counter("weight_load_bytes", "bytes of the versions loaded", "rollout")
 LAG = gauge("version_lag", "versions between the newest announced and the one served", "rollout")
 CANARIES = counter("canary_failures", "loads whose log-probs differed from the trainer's", "rollout")
@@ -107,6 +110,11 @@ BACKLOG = gauge("backlog_groups", "undelivered and pending entries of each strea
 PENDING = gauge("pending_groups", "entries of each stream that were read and are not settled", "feeder", "stream")
 DEAD = gauge("dead_letters", "buried groups that lie in the dead stream", "feeder")
 LIVE = gauge("run_version", "live weight version; -1 before there is one", "feeder")
+EVERYWHERE = gauge(
+    "run_weight_sync_seconds",
+    "seconds from the announcement of the live version until the last engine served it; absent until then",
+    "feeder",
+)
 FINISHED = gauge("run_finished", "1 once the run has ended", "feeder")
 
 # Slots and who moves them

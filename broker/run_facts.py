@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError
+from typing import Any
 
 from broker.errors import TidemillError
 from broker.measures import (
     BACKLOG,
     DEAD,
+    EVERYWHERE,
     FATES,
     FINISHED,
     LIVE,
@@ -26,6 +28,7 @@ from broker.measures import (
 )
 from broker.metrics import Facts
 from broker.redis_connection import RedisConnection
+from broker.reports import SILENT_S
 from broker.standing import Standing, standing
 
 ANSWER_S = 5.0
@@ -63,7 +66,19 @@ def facts_of(seen: Standing) -> Facts:
     for name, stream in seen.streams.items():
         yield BACKLOG, {"stream": name}, stream.backlog
         yield PENDING, {"stream": name}, stream.pending
+    yield from everywhere(seen)
     yield from fates({**NONE_YET, **seen.counts})
+
+
+def everywhere(seen: Standing) -> Facts:
+    """As the engines say by their heartbeats; one that is silent or has left is not waited for."""
+    engines = [beat for beat in seen.beats.values() if beat.get("role") == "rollout" and is_there(beat)]
+    if seen.state.live and engines and all(beat.get("version") == seen.state.live.version for beat in engines):
+        yield EVERYWHERE, {}, max(float(beat.get("synced_s", 0.0)) for beat in engines)
+
+
+def is_there(beat: Mapping[str, Any]) -> bool:
+    return not beat.get("left") and beat["age_s"] <= SILENT_S
 
 
 def fates(counts: Mapping[str, int]) -> Facts:

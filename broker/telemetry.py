@@ -194,6 +194,8 @@ class Meter:
     tokens: int = 0
     version: int = -1
     """Weight version worked with now."""
+    synced_s: float | None = None
+    """From hearing of the newest version that was served up to serving it; None where none is."""
     held: int = 0
     """Groups in hand: unsettled work."""
     stage: str = "starting"
@@ -277,6 +279,7 @@ class Meter:
             "half_at": self.shares.half_at,
             "tokens": self.tokens,
             "version": self.version,
+            **({} if self.synced_s is None else {"synced_s": round(self.synced_s, 3)}),
             "held": self.held,
             "ready": self.ready,
             "stage": self.stage,

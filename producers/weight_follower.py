@@ -26,7 +26,7 @@ from structlog.contextvars import bound_contextvars
 
 from broker.contract import Announcement, VersionBroker
 from broker.errors import Broken, Poison
-from broker.measures import CANARIES, LAG, LOADED_BYTES, LOADING
+from broker.measures import CANARIES, LAG, LOADED_BYTES, LOADING, SYNCING
 from broker.messages import Actions, Entry
 from broker.settings import WeightsSection
 from broker.telemetry import Meter
@@ -65,7 +65,11 @@ class WeightFollower:
         self.holder = f"{holder}.{os.getpid()}"
         self.meter = meter
         self.newest = -1
+        self.heard_at = 0.0
+        """When it heard of the newest, by the monotonic clock."""
         self.version = -1
+        self.synced = -1
+        """The newest version that was ever served."""
         self.running = 0
         self.running_eval = 0
         self.waiting: list[Entry] = []
@@ -145,7 +149,7 @@ class WeightFollower:
             found = await self.broker.wait_version(self.newest, block_s=1.0)
             if found:
                 async with self.changed:
-                    self.newest = found.version
+                    self.newest, self.heard_at = found.version, time.monotonic()
                     self.count_lag()
                     self.changed.notify_all()
 
@@ -181,8 +185,15 @@ class WeightFollower:
             await self.broker.drop_hold(self.version, self.holder)
         self.version = self.meter.version = version
         self.count_lag()
+        self.count_sync()
         await self.broker.serving(self.holder, version, announcement.epoch)
         log.info("serving", version=version)
+
+    def count_sync(self) -> None:
+        """Once for each version, and not for one that was overtaken meanwhile: that engine is late for the next."""
+        if self.version == self.newest > self.synced:
+            self.synced, self.meter.synced_s = self.version, time.monotonic() - self.heard_at
+            self.meter.metrics.observe(SYNCING, self.meter.synced_s)
 
     def count_lag(self) -> None:
         if self.version >= 0:
@@ -194,7 +205,8 @@ class WeightFollower:
             self.gone.add(version)
             return
         live = (await self.broker.look()).live
-        self.newest = live.version if live else self.newest
+        if live and live.version != self.newest:
+            self.newest, self.heard_at = live.version, time.monotonic()
         if live and live.version == version:
             raise Broken(
                 f"version {version} is live but may not be served; stopping; `tidemill inspect weights` shows why"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest_asyncio
 
 from broker.contract import Books, LedgerLine
 from broker.errors import Broken, Poison
+from broker.measures import SYNCING
 from broker.messages import Entry, Kind
 from broker.settings import WeightsSection
 from broker.streams import SCORED
@@ -194,6 +196,28 @@ async def test_an_evaluation_is_sampled_under_exactly_its_version_and_the_newest
     assert follower.version == 0, "an evaluation is never crossed by an update"
     await measured.end()
     await serves(follower, 2)
+
+
+async def test_how_long_a_version_took_to_be_served_counts_waiting_and_counts_once(story: Story) -> None:
+    follower = story.follow("between_groups")
+    running = Running(follower, entry())
+    await running.has_started()
+    await story.publish(1)
+    await knows(follower, 1)
+    since = time.monotonic()
+    await settled()
+    waited = time.monotonic() - since
+    await running.end()
+    await serves(follower, 1)
+    took = follower.meter.synced_s
+    assert took is not None and took >= waited
+    measured = Running(follower, entry("eval", floor=0))
+    await measured.has_started()
+    await measured.end()
+    await serves(follower, 1)
+    assert (follower.meter.synced_s, follower.meter.facts()["synced_s"]) == (took, round(took, 3))
+    (family,) = follower.meter.metrics.of(SYNCING, {}).collect()
+    assert [sample.value for sample in family.samples if sample.name.endswith("_count")] == [2]
 
 
 async def test_an_evaluation_of_a_version_that_is_gone_is_poison(story: Story) -> None:
