@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from scheduler.placements.pressure import Pressure
-from scheduler.simulation.comparison import Comparison, played
+from scheduler.simulation.comparison import Comparison, Played, gathered, played, side_by_side
 from scheduler.simulation.outcome import Outcome
 from scheduler.simulation.static_search import best_static
 from scheduler.simulation.workload import Cargo, Workload
@@ -37,17 +36,16 @@ def compared(
     place.mkdir(parents=True, exist_ok=True)
     split = kept(place / "split.json", partial(searched, load, slots, seeds[0]))
     print(f"{load.name}, {slots} slots: best static split {split['split']}, {split['cpu_s']:.0f} s", flush=True)
-    seconds, fluid, outcomes = split["cpu_s"], list[float](), dict[str, list[Outcome]]()
     play = partial(seed_kept, place, load, slots, split["split"], seeds[0])
-    with ProcessPoolExecutor(processes) if processes > 1 else nullcontext() as pool:
-        for part in pool.map(play, seeds) if pool else map(play, seeds):
-            seconds += part["cpu_s"]
-            fluid.append(part["fluid"])
-            for one in part["outcomes"]:
-                outcomes.setdefault(one["system"], []).append(Outcome(**one))
-            print(f"{load.name}, {slots} slots: {len(fluid)} of {len(seeds)} seeds, {seconds:.0f} s", flush=True)
-    found = Comparison(workload=load, slots=slots, ours=OURS, static=split["split"], outcomes=outcomes, fluid=fluid)
-    return found, seconds
+    parts = [split]
+
+    def outcomes(part: Part) -> Played:
+        parts.append(part)
+        return [Outcome(**one) for one in part["outcomes"]], part["fluid"]
+
+    told = partial(print, flush=True)
+    found = gathered(load, slots, OURS, split["split"], map(outcomes, side_by_side(play, seeds, processes)), told)
+    return found, sum(part["cpu_s"] for part in parts)
 
 
 def kept(path: Path, make: Callable[[], Part]) -> Part:
@@ -75,8 +73,9 @@ def seed_played(load: Workload, slots: int, split: Mapping[str, int], recorded: 
 
 
 def fingerprint(load: Workload) -> str:
-    """Of all that a part depends on: the workload and the code that plays it."""
-    code = sorted((ROOT / "scheduler").rglob("*.py"))
+    """Of all that a part depends on: the workload and the code that plays it, which is what has been loaded here."""
+    loaded = (module.__file__ for name, module in sys.modules.items() if name.partition(".")[0] == "scheduler")
+    code = sorted(Path(file) for file in loaded if file)
     told = [
         repr(load),
         *(path.read_text() for path in (*code, ROOT / "broker/admission.py", ROOT / "broker/shares.py")),

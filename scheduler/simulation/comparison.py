@@ -6,12 +6,12 @@ For: what `tidemill simulate` shows. Not for: showing it.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from scheduler.placements.base import Placement
 from scheduler.simulation.colocation import colocated
@@ -20,6 +20,8 @@ from scheduler.simulation.outcome import Outcome
 from scheduler.simulation.static_search import best_static
 from scheduler.simulation.workload import Cargo, Workload
 from scheduler.simulation.world import World
+
+T = TypeVar("T")
 
 STATIC, ORACLE, COLOCATED = "best static split", "oracle", "synchronous co-location"
 
@@ -88,6 +90,8 @@ class Comparison:
 
 
 Told = Callable[[str], None]
+Played = tuple[Sequence[Outcome], float]
+"""Of one seed: every system's outcome, ours first, and the fluid optimum."""
 
 
 def compare(
@@ -106,20 +110,32 @@ def compare(
     told(f"{load.name}, {slots} slots: searching the best static split")
     split = best_static(Cargo(load, seeds[0], slots))
     play = partial(played, load, slots, split, placement, name, seeds[0])
+    return gathered(load, slots, name, split, side_by_side(play, seeds, processes), told)
+
+
+def side_by_side(play: Callable[[int], T], seeds: Sequence[int], processes: int) -> Iterator[T]:
+    """What `play` makes of each seed, in order, `processes` of them at once."""
+    with ProcessPoolExecutor(processes) if processes > 1 else nullcontext() as pool:
+        yield from pool.map(play, seeds) if pool else map(play, seeds)
+
+
+def gathered(
+    load: Workload, slots: int, name: str, split: Mapping[str, int], seeds: Iterable[Played], told: Told
+) -> Comparison:
+    """One comparison of what was played on each seed."""
     outcomes: dict[str, list[Outcome]] = {}
     fluid: list[float] = []
-    with ProcessPoolExecutor(processes) if processes > 1 else nullcontext() as pool:
-        for found, best in pool.map(play, seeds) if pool else map(play, seeds):
-            fluid.append(best)
-            told(f"{load.name}, {slots} slots: {len(fluid)} of {len(seeds)} seeds")
-            for one in found:
-                outcomes.setdefault(one.system, []).append(one)
+    for found, best in seeds:
+        fluid.append(best)
+        told(f"{load.name}, {slots} slots: {len(fluid)} seeds played")
+        for one in found:
+            outcomes.setdefault(one.system, []).append(one)
     return Comparison(workload=load, slots=slots, ours=name, static=split, outcomes=outcomes, fluid=fluid)
 
 
 def played(
     load: Workload, slots: int, split: Mapping[str, int], placement: Placement, name: str, recorded: int, seed: int
-) -> tuple[list[Outcome], float]:
+) -> Played:
     """Every system on one seed, and the fluid optimum; `recorded` is the seed whose course is kept."""
     cargo = Cargo(load, seed, slots)
     return list(systems(cargo, split, placement, name, records=seed == recorded)), cargo.fluid_throughput()
