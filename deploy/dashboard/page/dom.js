@@ -37,5 +37,14 @@ export function panel(title, aside, ...content) {
   return h("section", { class: "panel", "aria-label": title }, head, ...content);
 }
 
+/** Calls `act` with the element's width in pixels, now and when it has changed: to read it costs a layout. */
+export function onWidth(element, act) {
+  let known = null;
+  new ResizeObserver(([{ contentRect }]) => {
+    const width = Math.floor(contentRect.width);
+    if (width !== known) act((known = width));
+  }).observe(element);
+}
+
 /** The colour a CSS variable has now, for canvases. */
 export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();

@@ -16,13 +16,15 @@ export class Facts {
     else this.add(message);
   }
 
+  /** A list that nothing was added to stays the same list. */
   add({ now, dead, stuck, steps, evaluations, history }) {
     Object.assign(this, { now, dead, stuck });
     this.steps = thinned(byVersion(this.steps, steps));
     this.evaluations = byVersion(this.evaluations, evaluations);
     // What was told between the whole and now may be in both.
     const last = this.history.at(-1)?.at ?? -Infinity;
-    this.history = thinned([...this.history, ...history.filter((one) => one.at > last)]);
+    const fresh = history.filter((one) => one.at > last);
+    if (fresh.length) this.history = thinned([...this.history, ...fresh]);
   }
 
   /** Seconds since 1970 from which the timeline counts. */

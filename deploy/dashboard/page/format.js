@@ -11,7 +11,9 @@ export function number(value, places = 3) {
   return value.toLocaleString("en", { maximumFractionDigits: kept });
 }
 
-export const whole = (value) => (!Number.isFinite(value ?? NaN) ? DASH : Math.round(value).toLocaleString("en"));
+const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+
+export const whole = (value) => (!Number.isFinite(value ?? NaN) ? DASH : WHOLE.format(Math.round(value)));
 
 export const percent = (share) => ((share ?? null) === null ? DASH : `${Math.round(share * 100)} %`);
 

@@ -1,7 +1,7 @@
 // What every slot or process did over time, a lane each: the pool's colour, filled as far as it was busy.
 // For: the Gantt under the timeline. Not for: numbers (the tip says those under the cursor).
 
-import { colour, h, replace } from "./dom.js";
+import { colour, h, onWidth, replace } from "./dom.js";
 import { clock, percent } from "./format.js";
 import { LEFT, RIGHT } from "./line_chart.js";
 import { linear } from "./scale.js";
@@ -16,7 +16,7 @@ const [POOL, STATE, BUSY, VERSION] = [0, 1, 2, 3];
 export class Lanes {
   /** `link`: shared with the timeline above; `domain`: the seconds it shows. */
   constructor({ link, domain }) {
-    Object.assign(this, { link, domain, moments: [], begun: 0, pools: [], names: [] });
+    Object.assign(this, { link, domain, width: 0, moments: [], begun: 0, pools: [], names: [] });
     this.canvas = h("canvas", { class: "lanes", role: "img", tabindex: 0 });
     this.tip = h("div", { class: "tip", hidden: true });
     this.plot = h("div", { class: "plot" }, this.canvas, this.tip);
@@ -27,7 +27,10 @@ export class Lanes {
       h("figcaption", {}, h("h3", {}, "Slots and processes"), this.key),
       this.plot,
     );
-    new ResizeObserver(() => this.draw()).observe(this.plot);
+    onWidth(this.plot, (width) => {
+      this.width = width;
+      this.draw();
+    });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
     link.addEventListener("range", () => this.draw());
     link.addEventListener("cursor", () => this.point());
@@ -48,7 +51,6 @@ export class Lanes {
   }
 
   draw() {
-    this.width = this.plot.clientWidth;
     const [ratio, height] = [devicePixelRatio || 1, Math.max(1, this.names.length) * (LANE + GAP)];
     this.ratio = ratio;
     if (!this.width) return;
@@ -62,6 +64,7 @@ export class Lanes {
       loading: colour("loading"),
       switching: colour("switching"),
       back: colour("lane"),
+      pools: new Map(this.pools.map((pool) => [pool, colour(poolColour(pool))])),
     };
     this.names.forEach((name, row) => this.lane(name, row * (LANE + GAP)));
     this.drawKey();
@@ -105,7 +108,7 @@ export class Lanes {
     const wide = Math.max(1 / this.ratio, right - left);
     if (state === "gone" || state === "vacant") return;
     if (state === "serving") {
-      context.fillStyle = colourOf(pool);
+      context.fillStyle = this.paint.pools.get(pool) ?? this.paint.ink;
       context.globalAlpha = 0.22;
       context.fillRect(left, top, wide, LANE);
       context.globalAlpha = 1;
@@ -173,8 +176,6 @@ function inWords(lane) {
   const version = lane[VERSION] >= 0 ? `, version ${lane[VERSION]}` : "";
   return `${lane[POOL] || "no pool"}: ${lane[STATE]}${busy}${version}`;
 }
-
-const colourOf = (pool) => colour(poolColour(pool));
 
 /** Slots first, then processes in the order work flows. */
 function byWork(moments) {

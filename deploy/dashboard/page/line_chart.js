@@ -1,7 +1,7 @@
 // A chart of lines over one axis. For: curves and timelines. Not for: where the values come from.
 // Drag to zoom, double-click or Escape to see all, arrow keys to read values; a click in the legend hides a line.
 
-import { h, replace, s } from "./dom.js";
+import { h, onWidth, replace, s } from "./dom.js";
 import { number } from "./format.js";
 import { extent, linear, nearest, smoothed, thin, ticks } from "./scale.js";
 
@@ -47,7 +47,10 @@ export class LineChart {
   }
 
   listen() {
-    new ResizeObserver(() => this.draw()).observe(this.plot);
+    onWidth(this.plot, (width) => {
+      this.width = width;
+      this.draw();
+    });
     this.options.link.addEventListener("cursor", () => this.point());
     this.options.link.addEventListener("range", () => this.draw());
     this.svg.addEventListener("pointermove", (event) => this.move(event));
@@ -70,7 +73,6 @@ export class LineChart {
 
   /** The whole picture anew; the DOM is small, because lines are single paths. */
   draw() {
-    this.width = this.plot.clientWidth;
     if (!this.width) return;
     this.svg.setAttribute("width", this.width);
     const height = this.visible.length ? this.options.height : EMPTY;
@@ -129,7 +131,7 @@ export class LineChart {
         s("line", { x1: left, x2: this.width - RIGHT, y1: this.y(value), y2: this.y(value), class: "grid" }),
         s("text", { x: left - 6, y: this.y(value) + 4, class: "y-label" }, yText(value)),
       ]);
-    const along = xTicks(...this.domain, Math.max(2, this.width / 80)).map((value) =>
+    const along = xTicks(...this.domain, Math.max(2, this.width / 60)).map((value) =>
       s(
         "text",
         { x: this.x(value), y: height - 5, class: this.x(value) > this.width - 24 ? "x-label last" : "x-label" },

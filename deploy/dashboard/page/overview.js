@@ -15,7 +15,7 @@ const SMOOTHINGS = { none: 0, some: 0.6, much: 0.9 };
 
 export class Overview {
   constructor(facts) {
-    Object.assign(this, { facts, axis: "version", smoothing: "none" });
+    Object.assign(this, { facts, axis: "version", smoothing: "none", drawn: {} });
     this.curves = new Link();
     this.times = new Link();
     this.figures = new Figures();
@@ -129,12 +129,16 @@ export class Overview {
     );
   }
 
+  /** What nothing new was told of stays as it is drawn. */
   draw() {
     if (!this.facts.now) return;
-    const { now, settings } = this.facts;
+    const { now, settings, steps, evaluations, history } = this.facts;
     this.figures.draw(this.facts);
-    this.drawCurves();
-    this.drawTimeline();
+    if (steps !== this.drawn.steps || evaluations !== this.drawn.evaluations) this.drawCurves();
+    if (history !== this.drawn.history) this.drawTimeline();
+    this.drawn = { steps, evaluations, history };
+    this.flow.hidden = this.behind.element.hidden = !history.length && !now.live;
+    this.tellDecision(now);
     drawStaleness(this.histogram, now.staleness.counts, settings.staleness);
     drawBooks(this.books, now.books, now.reasons);
   }
@@ -165,15 +169,13 @@ export class Overview {
     ]);
   }
 
+  tellDecision({ decision, live }) {
+    say(this.decision, decision && live ? `last decision, ${clock(decision.age_s)} ago: ${decision.sentence}` : "");
+  }
+
   drawTimeline() {
     const { facts } = this;
     const { moves } = facts;
-    const { decision } = facts.now;
-    say(
-      this.decision,
-      decision && facts.now.live ? `last decision, ${clock(decision.age_s)} ago: ${decision.sentence}` : "",
-    );
-    this.flow.hidden = this.behind.element.hidden = !facts.history.length && !facts.now.live;
     this.backlog.show(
       STREAMS.map((name) => ({
         name,

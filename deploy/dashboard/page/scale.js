@@ -8,12 +8,15 @@ export function linear([low, high], [from, to]) {
   return map;
 }
 
+/** How much closer than asked for ticks may stand, so that there are not much fewer. */
+const NEAR = 0.75;
+
 /** About `count` round numbers between low and high. */
 export function ticks(low, high, count) {
   if (!(high > low)) return [low];
   const rough = (high - low) / Math.max(1, count);
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = power * ([1, 2, 5, 10].find((factor) => factor * power >= rough) ?? 10);
+  const step = power * ([1, 2, 5, 10].find((factor) => factor * power >= rough * NEAR) ?? 10);
   return steps(low, high, step);
 }
 
