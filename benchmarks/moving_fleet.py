@@ -90,7 +90,7 @@ class MovingFleet:
         return asyncio.run(asked())
 
     def order(self, slot: str, pool: str) -> None:
-        """As a person does: pinned, so that the scheduler leaves it there, and without a bell."""
+        """Pinned as by a person, so that the scheduler leaves it there; but no bell is rung: the slot reads its record."""
 
         async def ordered() -> None:
             fleet = await Fleet.connect(self.url, fleet_of(self.folder.name))

@@ -1,4 +1,4 @@
-"""Where a run and its fleet stand, in one round trip whose cost does not grow with the run's open groups.
+"""Where a run and its fleet stand, in one round trip that counts and never reads the open set.
 
 For: those who look on, again and again (launcher, `status`, `top`, dashboard). Not for: roles, which enter the run
 (`contract`), nor for judging what is seen. Reads only, so that it also answers on a server that refuses writes.
