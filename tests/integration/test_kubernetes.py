@@ -48,6 +48,7 @@ KINDS = ("", "cpu")
 """Folders that are applied as they are: slots with GPUs, and one machine without."""
 OLDEST = "1.27"
 """Kubernetes, whose stateful sets may count from 1."""
+BASH = ("bash", "-eo", "pipefail", "-c")
 ROLE_WAITS_S = 600
 """A role whose server is away ends by itself after so long."""
 
@@ -83,7 +84,8 @@ def test_the_roles_are_those_of_compose_with_the_same_commands_and_health(
     del ours["flower"]
     assert set(roles(objects)) == set(ours)
     for name, workload in roles(objects).items():
-        assert words_of(workload) == shlex.split(re.sub(r"\$\{RUN:-\w+}", "$RUN", ours[name]["command"]))
+        typed = re.sub(r"\$\{\w+_PORT:-(\d+)}", r"\1", re.sub(r"\$\{RUN:-\w+}", "$RUN", ours[name]["command"]))
+        assert words_of(workload) == shlex.split(typed)
         for probe in ("readinessProbe", "livenessProbe"):
             if name == "dashboard":
                 assert container(workload)[probe]["httpGet"] == {"path": "/health", "port": "http"}
@@ -227,6 +229,23 @@ def test_a_server_of_ones_own_takes_the_place_of_ours_by_the_overlay_that_its_fi
     assert told[VISIBLE] == "0"
     for one in objects:
         kubernetes_validate.validate(one, OLDEST, strict=True)
+
+
+def test_operations_types_what_kubectl_understands_and_names_what_is_there() -> None:
+    text = (ROOT / "docs" / "operations.md").read_text().split("\n## Kubernetes\n", 1)[1].split("\n## ", 1)[0]
+    typed = [line.partition("  #")[0].strip() for line in text.split("```")[1].strip().splitlines()]
+    objects = {f"{one['kind'].lower()}/{one['metadata']['name']}" for one in built(FOLDER / "cpu")}
+    lines = [line for line in typed if line.partition(" ")[0] == "kubectl"]
+    named = [re.search(r" (\w+/\w+)( |$)", line) for line in lines]
+    folders = [re.search(r" apply -k (\S+)$", line) for line in lines]
+    assert [found[1] for found in named if found and found[1] not in objects] == []
+    assert all((ROOT / found[1] / "kustomization.yaml").is_file() for found in folders if found)
+    label = re.search(r" -l ([^ =]+)=(\S+)$", lines[-1])
+    workloads = of_kind(built(FOLDER), *WORKLOADS).values()
+    assert label and all(one["metadata"]["labels"][label[1]] == label[2] for one in workloads)
+    (secret,) = [line for line in typed if "create secret" in line]
+    done = subprocess.run([*BASH, f"{secret} --dry-run=client -o yaml"], capture_output=True, text=True, check=True)
+    assert list(yaml.safe_load(done.stdout)["data"]) == ["redis-password"]
 
 
 def test_the_server_starts_as_written_with_its_password_and_log_and_shows_neither_to_others(tmp_path: Path) -> None:
