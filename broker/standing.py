@@ -118,6 +118,8 @@ class Standing:
     open: int = 0
     dead: int = 0
     """Entries of `dead`."""
+    newest_dead: str = ""
+    """Why the newest of them was buried."""
     streams: Mapping[str, StreamStanding] = field(default_factory=dict[str, StreamStanding])
     beats: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, "Mapping[str, Any]"])
     """Each process's last report, `age_s` old."""
@@ -142,13 +144,14 @@ def script(name: str) -> str:
 
 
 def standing_of(info: Mapping[str, Any], reply: Sequence[Any], fleet: FleetStanding) -> Standing:
-    time, state, counts, opened, dead, beats, *streams = reply
+    time, state, counts, opened, dead, newest_dead, beats, *streams = reply
     now = seconds_of(time)
     return Standing(
         state=run_state(pairs(state), str(info["run_id"])),
         counts={name: int(number) for name, number in pairs(counts).items()},
         open=int(opened),
         dead=int(dead),
+        newest_dead=pairs(newest_dead[1]).get("reason", "") if newest_dead else "",
         streams={name: stream_of(raw, now) for name, raw in zip(WORK_STREAMS, streams, strict=True)},
         beats=aged(pairs(beats), now),
         server=server_of(info),

@@ -16,7 +16,7 @@ from broker.settings import URL_VARIABLE
 from deploy.cores import Share, Usable
 from deploy.local import INTERRUPTED, Ending, Launch
 from deploy.snapshot import Snapshot
-from deploy.watchdog import who_holds
+from deploy.watchdog import what_buries, who_holds
 
 SETTLE_S = 20.0
 """Processes elsewhere may take so long to close what was open when the run ended."""
@@ -27,6 +27,7 @@ class Attendance(Launch):
 
     told_of: float = 0.0
     """When the stand-still that was told began."""
+    told_of_burials: bool = False
 
     @property
     def has_fleet(self) -> bool:
@@ -53,6 +54,13 @@ class Attendance(Launch):
         if since > self.told_of + 1:
             self.told_of = since
             self.say(f"no progress for {seconds:.0f} s: {who_holds(snapshot)}; still watching")
+
+    def buries_all(self, snapshot: Snapshot, number: int) -> None:
+        """Said once a launch: whoever mends it starts no launch for it."""
+        if not self.told_of_burials:
+            self.told_of_burials = True
+            mend = "mend that, then `tidemill inspect dead replay --all`; still watching"
+            self.say(f"{what_buries(snapshot, number)}; {mend}")
 
     async def audited(self, ending: Ending, url: str) -> Ending:
         """A run that has ended is held against its books once they have come to rest; one that goes on is not."""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from broker import telemetry
 from broker.cancellation import end
-from broker.errors import Broken, Fenced, TidemillError
+from broker.errors import Broken, Fenced, Misconfigured, TidemillError
 from broker.measures import PROCESS_ENDS, PROCESSES
 from broker.metrics import Metrics
 from broker.metrics_endpoint import Endpoint, withdraw_dead
@@ -34,7 +34,7 @@ from deploy.run_settings import RunSettings
 from deploy.server import RunServer
 from deploy.slot_crew import name_run
 from deploy.snapshot import PREPARING, Snapshot, goal_of
-from deploy.watchdog import Watch, who_holds
+from deploy.watchdog import Watch, what_buries, who_holds
 from scheduler.fleet_metrics import followed
 from scheduler.respawn import StopRun
 
@@ -195,6 +195,9 @@ class Launch:
                 stands = watch.still_s(now) > self.settings.run.watchdog_s
                 if stands and (ending := self.stands_still(snapshot, watch.still_s(now))):
                     return ending
+                buried = watch.buried_in_a_row(snapshot)
+                if buried and (ending := self.buries_all(snapshot, buried)):
+                    return ending
                 await asyncio.sleep(LOOK_EVERY_S)
 
     async def consequence(self, happened: Happened, crew: Crew, observer: Observer) -> Ending | None:
@@ -231,6 +234,12 @@ class Launch:
             f"see {self.folder}/logs, then `tidemill resume {self.folder.name}`"
         )
         return Ending(exit_code=Broken.exit_code, reason=reason)
+
+    def buries_all(self, snapshot: Snapshot, number: int) -> Ending | None:
+        """Nothing is learned from groups that all end in `dead`, and the prompts would be used up."""
+        mend = f"mend that, then `tidemill resume {self.folder.name}`, beside it `tidemill inspect dead replay --all`"
+        reason = f"{what_buries(snapshot, number)}; the run stops, the groups stay; {mend}"
+        return Ending(exit_code=Misconfigured.exit_code, reason=reason)
 
     async def end(self, crew: Crew, observer: Observer) -> None:
         """Drain everybody by the deadline; a further Ctrl-C ends them at once. Nobody is left when this returns."""

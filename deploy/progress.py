@@ -6,6 +6,7 @@ For: showing snapshots and saying sentences. Not for: gathering or judging them,
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -13,9 +14,11 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from deploy.finding import Finding
 from deploy.headline import clock, measures
 from deploy.screen import screen
 from deploy.snapshot import TRAINING, Snapshot
+from deploy.stuck import findings
 
 PLAIN_EVERY_S = 5.0
 """Seconds between plain lines while it trains and nothing remarkable happens."""
@@ -68,16 +71,31 @@ class LiveDisplay:
 
 
 class PlainDisplay:
-    """A line now and then: at every new stage, every measured accuracy, else every few seconds."""
+    """A line now and then: at every new stage, every measured accuracy, else every few seconds; below it what is wrong,
+    told when it is new.
+    """
 
     def __init__(self, console: Console) -> None:
         self.console = console
         self.shown: Snapshot | None = None
+        self.seen: set[str] = set()
+        """Kinds of findings at the last line."""
+        self.told: set[str] = set()
 
     def show(self, snapshot: Snapshot) -> None:
         if worth_a_line(self.shown, snapshot):
             self.shown = snapshot
             self.say(line(snapshot))
+            self.tell([one for one in findings(snapshot) if one.holds or snapshot.stage == TRAINING])
+
+    def tell(self, found: Sequence[Finding]) -> None:
+        """What is wrong at two lines in a row is told once, until it is over."""
+        kinds = {finding.name: finding for finding in reversed(found)}
+        for name, finding in reversed(kinds.items()):
+            if name in self.seen and name not in self.told:
+                self.say(("STUCK  " if finding.holds else "look  ") + finding.sentence)
+        self.told = kinds.keys() & (self.told | self.seen)
+        self.seen = set(kinds)
 
     def say(self, sentence: str) -> None:
         print(sentence, file=self.console.file, flush=True)

@@ -163,6 +163,8 @@ class Snapshot:
     share: float | None = None
     """How much of the stage is done, 0 to 1; None where nobody can tell."""
     finished: str = ""
+    newest_dead: str = ""
+    """Why the newest group in `dead` was buried."""
 
     @property
     def backlog(self) -> dict[str, int]:

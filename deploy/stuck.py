@@ -131,7 +131,7 @@ def too_many_dead(snapshot: Snapshot) -> Iterator[Finding]:
         yield Finding(
             name="dead-letters",
             what=f"{snapshot.dead} groups are buried in `dead`, of {admitted} admitted",
-            why=f"more than {DEAD_SHARE:.0%}: what buries them is no accident",
+            why=f"more than {DEAD_SHARE:.0%}: what buries them is no accident; the newest: {snapshot.newest_dead}",
             mend="`tidemill inspect dead` says why of each",
             holds=False,
         )

@@ -45,6 +45,7 @@ return {
   redis.call('HGETALL', P .. 'counts'),
   redis.call('HLEN', P .. 'open'),
   redis.call('XLEN', P .. 'dead'),
+  redis.call('XREVRANGE', P .. 'dead', '+', '-', 'COUNT', 1)[1] or {},
   redis.call('HGETALL', P .. 'beats'),
   stream('prompts'), stream('rollouts'), stream('scored'),
 }

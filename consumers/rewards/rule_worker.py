@@ -72,7 +72,10 @@ def load(part: Part) -> Scoring:
         raise TypeError('it is a judge and no rule: write on = "slot" beside its name')
     if inspect.isclass(rule):
         rule, options = rule(**options), {}
-    inspect.signature(rule).bind(prompt="", completion="", answer="", meta={}, **options)
+    try:
+        inspect.signature(rule).bind(prompt="", completion="", answer="", meta={}, **options)
+    except TypeError as error:
+        raise TypeError(f"{error}; it is called as rule(*, prompt, completion, answer, meta, **options)") from None
     return part.name, functools.partial(rule, **options)
 
 

@@ -48,8 +48,12 @@ class Outside:
         (self.folder / name).write_text(text)
 
     def run(self, *overrides: str) -> int:
-        """`tidemill run mine.toml …` with that folder on PYTHONPATH, given somewhere else; the exit code."""
-        command = [sys.executable, "-m", "deploy.cli", "run", str(self.folder / "mine.toml"), *SHORT, *overrides]
+        """`tidemill run mine.toml …`; the exit code."""
+        return self.tidemill("run", str(self.folder / "mine.toml"), *SHORT, *overrides)
+
+    def tidemill(self, *arguments: str) -> int:
+        """With that folder on PYTHONPATH, given somewhere else; the exit code."""
+        command = [sys.executable, "-m", "deploy.cli", *arguments]
         env = {**os.environ, "PYTHONPATH": str(self.folder), "TIDEMILL_RUNS": str(self.folder / "runs")}
         done = subprocess.run(
             command, env=env, cwd=self.folder / "model", capture_output=True, text=True, timeout=200, check=False
@@ -202,3 +206,20 @@ def test_an_extension_of_another_form_ends_the_run_with_one_message(
     assert '{"' not in outside.said
     assert left_over(outside.latest) == []
     assert report_of(outside.latest)["books"]["admitted"] == report_of(outside.latest)["books"]["open"]
+
+
+def test_a_reward_that_fails_for_every_answer_ends_the_run_and_a_mended_one_goes_on(outside: Outside) -> None:
+    """The first own reward seldom works at once: its author hears so within seconds, and loses nothing."""
+    head = "def reward(*, prompt, completion, answer, meta):\n    "
+    outside.module("mine.py", f'{head}raise KeyError("gold")\n')
+    (outside.folder / "mine.toml").write_text('[reward]\nparts = [{ name = "mine:reward" }]\n')
+    assert outside.run(*SCRIPTED, "model.init=.") == 2
+    assert "groups in a row were buried and none got through, the newest for: RuleFailed: " in outside.said
+    assert f"rule reward: KeyError: 'gold' ({outside.folder}/mine.py:2)" in outside.said
+    assert "Traceback" not in outside.said
+    assert left_over(outside.latest) == []
+    assert report_of(outside.latest)["books"]["trained"] == 0
+
+    outside.module("mine.py", f"{head}return float(len(completion) % 2)\n")
+    assert outside.tidemill("resume") == 0, outside.said
+    outside.assert_whole()

@@ -109,6 +109,32 @@ def test_plain_lines_come_with_news_and_else_every_few_seconds() -> None:
     assert len(out.getvalue().splitlines()) == 3
 
 
+def test_what_is_wrong_at_two_lines_in_a_row_is_told_once_until_it_is_over() -> None:
+    out = io.StringIO()
+    display = PlainDisplay(Console(file=out))
+    dying = replace(RUNNING, dead=40, newest_dead="RuleFailed: rule mine: KeyError: 'gold'")
+    told: list[int] = []
+    for number, snapshot in enumerate([dying, dying, dying, RUNNING, dying, RUNNING, dying, dying]):
+        display.show(replace(snapshot, elapsed_s=100.0 * number))
+        told.append(out.getvalue().count("look  40 groups are buried"))
+    assert told == [0, 1, 1, 1, 1, 1, 1, 2]
+    assert "the newest: RuleFailed: rule mine: KeyError: 'gold'; `tidemill inspect dead`" in out.getvalue()
+
+
+def test_only_groups_that_are_all_buried_are_a_reason_to_stop_and_a_batch_of_them() -> None:
+    def with_buried(number: int, **counts: int) -> Snapshot:
+        named = {f"train.{name}": value for name, value in counts.items()}
+        return replace(RUNNING, groups=20, counts={**RUNNING.counts, "train.buried": number, **named})
+
+    watch = Watch().after(with_buried(5), 1.0)
+    watch = watch.after(with_buried(24), 2.0)
+    assert watch.buried_in_a_row(with_buried(24)) == 0, "fewer than a batch"
+    assert watch.buried_in_a_row(with_buried(25)) == 20
+    assert watch.after(with_buried(90, trained=1000), 3.0).buried_in_a_row(with_buried(90, trained=1000)) == 0
+    scored = replace(with_buried(90), streams={**RUNNING.streams, "scored": StreamStanding(backlog=61)})
+    assert watch.after(scored, 3.0).buried_in_a_row(scored) == 0
+
+
 def test_reports_alone_are_no_progress_for_the_watchdog() -> None:
     watch = Watch().after(RUNNING, 10.0)
     older = replace(
