@@ -77,7 +77,7 @@ missing_packages() {
     "$PYTHON" -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
     "$PYTHON" -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' ||
         echo python3-dev
-    command -v gcc >/dev/null || echo gcc
+    command -v gcc >/dev/null || echo gcc libc6-dev
     [ "$DEVICE$VLLM" != cpu1 ] || "$PYTHON" -c 'import ctypes; ctypes.CDLL("libnuma.so.1")' 2>/dev/null || echo libnuma1
 }
 
@@ -87,7 +87,7 @@ check_packages() {
     [ -n "$missing" ] || return 0
     if [ "$APT" = 1 ]; then
         show apt-get update -q
-        show env DEBIAN_FRONTEND=noninteractive apt-get install -y -q $missing
+        show env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $missing
     else
         fail "missing on this machine: $missing; nothing was installed" "apt-get install -y $missing" \
             "(only for vLLM: libnuma1; VLLM=0 does without)"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -19,6 +20,13 @@ PATIENCE = 2.0
 SERVICES = ("redis", "run", "scheduler", "feeder", "reward", "slot", "dashboard")
 
 
+def free_port() -> int:
+    """The dashboard is told its port, for the address that it says; so the engine cannot choose one."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
 class Cluster:
     """`docker compose`, as typed in the checkout."""
 
@@ -29,7 +37,7 @@ class Cluster:
             "RUN": run,
             "TIDEMILL_TOKEN": "a-token-for-a-test",
         }
-        self.environment = {**engine, **own, "REDIS_PORT": "0", "DASHBOARD_PORT": "0"}
+        self.environment = {**engine, **own, "REDIS_PORT": "0", "DASHBOARD_PORT": str(free_port())}
         self.began = began
 
     def say(self, sentence: str) -> None:

@@ -21,6 +21,8 @@ INSIDE = "python3,python3-venv,python3-pip,ca-certificates,redis-server"
 NETWORK = "10.213.0.1/24"
 TABLES = {"filter": ("INPUT", "FORWARD", "OUTPUT"), "nat": ("PREROUTING", "INPUT", "OUTPUT", "POSTROUTING")}
 FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
+WEIGHT = Path("/sys/fs/cgroup/cpu/docker/cpu.shares")
+"""Of all containers together; beside others' processes they would have that of a single one."""
 
 
 class NoEngine(Exception):
@@ -43,37 +45,46 @@ def done(argv: Sequence[str | Path], env: Mapping[str, str] | None = None, withi
     return ran.stdout
 
 
-def has(image: str) -> None:
+def has(image: str, env: Mapping[str, str]) -> None:
     """The image is here, or can be fetched. Raises NoEngine."""
     with contextlib.suppress(NoEngine):
-        done(["docker", "image", "inspect", image])
+        done(["docker", "image", "inspect", image], env)
         return
-    done(["docker", "pull", "-q", image])
+    done(["docker", "pull", "-q", image], env)
+
+
+def client(folder: Path) -> dict[str, str]:
+    """The environment in which `docker compose` can be typed, whether an engine answers or not. Raises NoEngine."""
+    if not shutil.which("docker", path=with_sbin()["PATH"]):
+        install()
+    with contextlib.suppress(NoEngine):
+        done(["docker", "compose", "version"])
+        return with_sbin()
+    env = {**with_sbin(), "DOCKER_CONFIG": str(folder / "config")}
+    plugin(folder, folder / "config", env)
+    return env
 
 
 @contextlib.contextmanager
-def engine(folder: Path) -> Generator[dict[str, str]]:
-    """The environment in which `docker compose` works. Raises NoEngine."""
-    with contextlib.suppress(NoEngine, OSError):
-        done(["docker", "info"])
-        done(["docker", "compose", "version"])
+def engine(folder: Path, env: Mapping[str, str]) -> Generator[dict[str, str]]:
+    """The environment in which `docker compose` works; `env`: a client's. Raises NoEngine."""
+    with contextlib.suppress(NoEngine):
+        done(["docker", "info"], env)
         for base in BASES:
-            has(base)
-        yield dict(os.environ)
+            has(base, env)
+        yield dict(env)
         return
     if os.geteuid():
         raise NoEngine("no Docker engine answers that can pull the base images, and only root could start one")
-    with started(folder) as env:
-        yield env
+    with started(folder, env) as ours:
+        yield ours
 
 
 @contextlib.contextmanager
-def started(folder: Path) -> Generator[dict[str, str]]:
+def started(folder: Path, client: Mapping[str, str]) -> Generator[dict[str, str]]:
     """Our own engine with stand-ins for the base images. Its network rules go with it."""
     install()
-    config = folder / "config"
-    env = {**with_sbin(), "DOCKER_HOST": f"unix://{folder}/docker.sock", "DOCKER_CONFIG": str(config)}
-    plugin(folder, config, env)
+    env = {**client, "DOCKER_HOST": f"unix://{folder}/docker.sock"}
     rules, forwarding = done(["iptables-save"]), FORWARDING.read_text()
     with (folder / "dockerd.log").open("wb") as said:
         places = ["--data-root", folder / "data", "--exec-root", folder / "exec", "--pidfile", folder / "dockerd.pid"]
@@ -81,6 +92,9 @@ def started(folder: Path) -> Generator[dict[str, str]]:
         process = subprocess.Popen([*map(str, argv)], env=env, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
     try:
         answers(process, env, folder)
+        with contextlib.suppress(OSError):  # another kind of cgroup, or none
+            WEIGHT.parent.mkdir(exist_ok=True)
+            WEIGHT.write_text("10240")
         stand_in(folder, env)
         yield env
     finally:
@@ -119,9 +133,6 @@ def with_sbin() -> dict[str, str]:
 def plugin(folder: Path, config: Path, env: Mapping[str, str]) -> None:
     """`docker compose`: Debian 12 has only its predecessor, so the one file is taken out of Debian 13's package."""
     (config / "cli-plugins").mkdir(parents=True)
-    with contextlib.suppress(NoEngine):
-        done(["docker", "compose", "version"], env)
-        return
     apt = folder / "apt"
     for place in ("lists/partial", "cache/archives/partial"):
         (apt / place).mkdir(parents=True)

@@ -54,12 +54,12 @@ class GuardedServer:
 
 
 @contextlib.contextmanager
-def guarded_server(folder: Path, account: str) -> Generator[GuardedServer]:
-    """`account`: a line of an ACL file."""
+def guarded_server(folder: Path, accounts: str) -> Generator[GuardedServer]:
+    """`accounts`: lines of an ACL file."""
     folder.mkdir(mode=0o700)
     make_certificates(folder)
     (folder / "password").write_text(PASSWORD + "\n")
-    (folder / "acl").write_text(f"user default off\nuser overseer on >o ~* &* +@all\n{account}\n")
+    (folder / "acl").write_text(f"{accounts}user overseer on >o ~* &* +@all\n")
     program, own_tls = server_program()
     port = free_port()
     lines = [f"unixsocket {folder}/socket", f"dir {folder}", f"aclfile {folder}/acl", f"logfile {folder}/log"]

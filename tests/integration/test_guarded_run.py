@@ -28,13 +28,14 @@ from tests.integration.test_slots_run import BRISK
 
 __all__ = ["made"]
 
-OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
+ROOT = Path(__file__).parents[2]
+OPERATIONS = ROOT / "docs" / "operations.md"
+ACCOUNTS = ROOT / "deploy" / "images" / "redis-accounts.acl"
 
 
-def account() -> str:
-    """The line of the ACL file in operations, with our password."""
-    [line] = re.findall(r"^user tidemill on .*$", OPERATIONS.read_text(), re.MULTILINE)
-    return line.replace("#SHA256", f"#{sha256(PASSWORD.encode()).hexdigest()}")
+def accounts() -> str:
+    """The shipped file, with our password."""
+    return ACCOUNTS.read_text().replace("#SHA256", f"#{sha256(PASSWORD.encode()).hexdigest()}")
 
 
 def exports(server: GuardedServer) -> dict[str, str]:
@@ -50,7 +51,7 @@ def exports(server: GuardedServer) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedServer]:
-    with guarded_server(tmp_path_factory.mktemp("guarded") / "server", account()) as running:
+    with guarded_server(tmp_path_factory.mktemp("guarded") / "server", accounts()) as running:
         yield running
 
 

@@ -244,7 +244,7 @@ def test_a_missing_debian_package_is_named_before_anything_is_written(
 def test_missing_debian_packages_are_installed_when_asked_to(machine: Machine) -> None:
     machine.on_path("python3", without("ensurepip"))
     output = machine.plan(PYTHON="python3", APT="1")
-    assert "apt-get install -y -q python3-venv" in output
+    assert "apt-get install -y -q --no-install-recommends python3-venv" in output
     assert output.index("apt-get install") < output.index("-m venv")
 
 
