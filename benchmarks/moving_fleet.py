@@ -7,7 +7,6 @@ the other is emptied once the run is open.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import subprocess
@@ -136,10 +135,9 @@ class MovingFleet:
         return wait(lambda: next((at for at in moments(path, event) if at >= since), None))
 
 
-def logged(path: Path, event: str) -> list[dict[str, Any]]:
+def logged(path: Path, event: str) -> list[Record]:
     """All lines of this event."""
-    lines = path.read_text().splitlines() if path.is_file() else []
-    return [json.loads(line) for line in lines if f'"event": "{event}"' in line]
+    return [line for line in records(path) if line.get("event") == event]
 
 
 def moments(path: Path, event: str) -> list[float]:

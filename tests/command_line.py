@@ -21,12 +21,12 @@ def among(runs: Path, **environment: str) -> dict[str, str]:
     return {**os.environ, RUNS_VARIABLE: str(runs), **environment}
 
 
-def tidemill(*words: str, runs: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def tidemill(*words: str, runs: Path, limit_s: float = LIMIT_S, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command_line(*words),
         env=among(runs, **environment),
         capture_output=True,
         text=True,
-        timeout=LIMIT_S,
+        timeout=limit_s,
         check=False,
     )

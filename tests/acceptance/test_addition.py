@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.command_line import tidemill
+
 
 def train(runs: Path, *overrides: str, **environment: str) -> dict[str, Any]:
     """Run `tidemill run addition` to its end; its report."""
-    env = {**os.environ, "TIDEMILL_RUNS": str(runs), **environment}
-    command = [sys.executable, "-m", "deploy.cli", "run", "addition", *overrides]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600, check=False)
+    done = tidemill("run", "addition", *overrides, runs=runs, limit_s=600, **environment)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return json.loads((runs / "latest" / "report.json").read_text())
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import mean
-from typing import Any
 
 import pytest
+
+from deploy.records import records
+from tests.command_line import tidemill
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(2400)]
 
@@ -21,15 +20,9 @@ needs_smollm2 = pytest.mark.skipif(
 )
 
 
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 def trained(name: str, runs: Path, *overrides: str) -> Path:
     """The folder of a shipped run that went to its end, its books balanced and its bound kept."""
-    command = [sys.executable, "-m", "deploy.cli", "run", name, *overrides]
-    env = {**os.environ, "TIDEMILL_RUNS": str(runs)}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=2300, check=False)
+    done = tidemill("run", name, *overrides, runs=runs, limit_s=2300)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "before: " in done.stdout and f"tidemill run {name} " in done.stdout
     report = json.loads((runs / "latest" / "report.json").read_text())
@@ -41,7 +34,7 @@ def trained(name: str, runs: Path, *overrides: str) -> Path:
 
 def measured(folder: Path) -> list[float]:
     """Held-out accuracies by version."""
-    return [one["accuracy"] for one in sorted(lines(folder / "evaluations.jsonl"), key=lambda one: one["version"])]
+    return [one["accuracy"] for one in sorted(records(folder / "evaluations.jsonl"), key=lambda one: one["version"])]
 
 
 def test_long_tail_rises(tmp_path: Path) -> None:

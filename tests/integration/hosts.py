@@ -23,6 +23,7 @@ from broker.embedded_server import find_server_file
 from broker.fleet import FLEET_VARIABLE
 from broker.lifeline import tied_to_this_process
 from broker.settings import URL_VARIABLE
+from deploy.records import records
 from deploy.run_check import load_run
 from deploy.run_folder import new_run_folder
 from tests.integration.namespaces import Network
@@ -182,8 +183,7 @@ class Cluster:
     def log(self, slot: str, event: str) -> list[dict[str, Any]]:
         """Lines of a process's log that say this."""
         path = self.folder / "logs" / f"{slot}.jsonl"
-        lines = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
-        return [line for line in lines if line["event"] == event]
+        return [line for line in records(path) if line["event"] == event]
 
     def decisions(self) -> list[dict[str, Any]]:
         rows: Any = self.client().xrange(f"tm:{{{self.fleet}}}:decisions")

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from broker.settings import run_folder_settings
 from broker.streams import PROMPTS
 from deploy.audit import Check, audit, lineage
 from deploy.inspection import Records
-from deploy.run_settings import RunSettings
+from deploy.run_check import saved_run
 from deploy.server import reachable
+from tests.command_line import tidemill
 from tests.integration.test_launcher import Launched, made, until
 
 __all__ = ["made"]
@@ -36,16 +33,14 @@ def stopped(made: Callable[..., Path]) -> Path:
 
 def waiting(folder: Path) -> int:
     """Scored groups that no step has taken."""
-    settings = RunSettings.model_validate(run_folder_settings(folder))
-    with reachable(folder, settings.broker) as url:
+    with reachable(folder, saved_run(folder).broker) as url:
         server = Records(url, folder.name)
         return server.client.xlen(server.keys.stream("scored"))
 
 
 def broken(folder: Path, damage: Callable[[Records], object] = lambda _: None) -> list[Check]:
     """The checks that fail after some damage."""
-    settings = RunSettings.model_validate(run_folder_settings(folder))
-    with reachable(folder, settings.broker) as url:
+    with reachable(folder, saved_run(folder).broker) as url:
         server = Records(url, folder.name)
         damage(server)
         return [check for check in audit(server, folder / "store") if not check.holds]
@@ -67,13 +62,7 @@ def test_a_run_that_was_stopped_is_sound_and_any_damage_is_named(stopped: Path) 
     assert any("admitted" in str(check) for check in found)
     stray = broken(stopped, lambda server: server.client.xadd(server.keys.stream(PROMPTS), {"group": "stray"}))
     assert any("`prompts`" in str(check) and check.detail for check in stray)
-    told = subprocess.run(
-        [sys.executable, "-m", "deploy.cli", "audit", stopped.name],
-        env={**os.environ, "TIDEMILL_RUNS": str(stopped.parent)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    told = tidemill("audit", stopped.name, runs=stopped.parent)
     assert told.returncode == 70, told.stdout + told.stderr
 
 
@@ -81,8 +70,7 @@ def test_a_run_that_is_under_way_is_sound_at_every_moment(made: Callable[..., Pa
     folder = made("run.steps=100000")
     launched = Launched(folder)
     launched.reach(3)
-    settings = RunSettings.model_validate(run_folder_settings(folder))
-    with reachable(folder, settings.broker) as url:
+    with reachable(folder, saved_run(folder).broker) as url:
         server, versions = Records(url, folder.name), set[str]()
         while len(versions) < 10:
             checks = audit(server, folder / "store")
@@ -113,8 +101,7 @@ def test_a_run_whose_books_are_wrong_does_not_end_well(stopped: Path) -> None:
 
 
 def test_a_server_that_knows_less_than_the_store_is_not_judged(stopped: Path) -> None:
-    settings = RunSettings.model_validate(run_folder_settings(stopped))
-    with reachable(stopped, settings.broker) as url:
+    with reachable(stopped, saved_run(stopped).broker) as url:
         server = Records(url, stopped.name)
         server.client.flushall()
         assert audit(server, stopped / "store") == []

@@ -15,6 +15,7 @@ import pytest
 
 from broker import embedded_server
 from deploy.run_check import saved_run
+from tests.command_line import among, command_line
 from tests.integration.test_launcher import Launched, ask, assert_balanced, lay_model, left_over, report_of
 
 QUICK = (
@@ -38,10 +39,13 @@ class Person:
         lay_model(folder / "model")
 
     def start(self, *arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "deploy.cli", *arguments]
-        env = {**os.environ, "TIDEMILL_RUNS": str(self.runs), **environment}
         return subprocess.Popen(
-            command, env=env, cwd=cwd or self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command_line(*arguments),
+            env=among(self.runs, **environment),
+            cwd=cwd or self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
 
     def tidemill(self, *arguments: str, cwd: Path | None = None, **environment: str) -> tuple[int, str, str]:

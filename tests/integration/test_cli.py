@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-
-def tidemill(*arguments: str, runs: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "deploy.cli", *arguments]
-    env = {**os.environ, "TIDEMILL_RUNS": str(runs), **environment}
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+from tests.command_line import tidemill
 
 
 def test_a_check_says_that_the_settings_are_sound_and_starts_nothing(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from scheduler.controller_process import Command, ControllerProcess, thread_environment
 from scheduler.respawn import Leave, Limits, Respawn, StopRun
+from tests.integration.test_launcher import until
 
 PATIENT = "import time; print('ready', flush=True); time.sleep(60)"
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"
@@ -44,14 +45,6 @@ def started(tmp_path: Path) -> Iterator[Callable[..., ControllerProcess]]:
     for process in made:
         process.fence()
         until(lambda process=process: process.tick(time.monotonic()) or process.is_over)
-
-
-def until(condition: Callable[[], object], within_s: float = 24.0) -> object:
-    deadline = time.monotonic() + within_s
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "the awaited state did not come"
-        time.sleep(0.01)
-    return found
 
 
 def ready(process: ControllerProcess) -> None:

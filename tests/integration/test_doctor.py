@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,17 +14,12 @@ from broker import embedded_server
 from deploy import doctor, installation
 from deploy.examined import Examined
 from deploy.installation import accelerator, import_clashes, pinned, pins
-
-
-def answered(runs: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "TIDEMILL_RUNS": str(runs), **environment}
-    command = [sys.executable, "-m", "deploy.cli", "doctor", *arguments]
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+from tests.command_line import tidemill
 
 
 def test_a_server_that_is_given_is_reached_and_its_clock_compared(tmp_path: Path) -> None:
     with embedded_server.serving(tmp_path / "redis") as url:
-        answer = answered(tmp_path, "--json", TIDEMILL_BROKER_URL=url)
+        answer = tidemill("doctor", "--json", runs=tmp_path, TIDEMILL_BROKER_URL=url)
     assert answer.returncode == 0, answer.stdout
     found = {one["what"]: one for one in json.loads(answer.stdout)}
     assert set(found["its clock"]) == {"what", "found", "grade", "mend"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -15,6 +14,7 @@ import pytest
 
 from broker.archive import Closed, closed_groups
 from broker.messages import Rollouts, Scores
+from deploy.records import Record, records
 from tests.integration.test_launcher import assert_balanced, lay_model, left_over, report_of
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "extending.md"
@@ -68,8 +68,8 @@ class Outside:
     def closed(self) -> list[Closed]:
         return list(closed_groups(self.latest / "groups"))
 
-    def steps(self) -> list[dict[str, float]]:
-        return [json.loads(line) for line in (self.latest / "steps.jsonl").read_text().splitlines()]
+    def steps(self) -> list[Record]:
+        return records(self.latest / "steps.jsonl")
 
     def assert_whole(self) -> None:
         assert report_of(self.latest)["steps"] == 4

@@ -9,7 +9,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -29,6 +28,7 @@ from deploy.rescore import parts_of, rescore
 from deploy.run_check import load_run
 from deploy.run_folder import new_run_folder
 from deploy.show import show
+from tests.command_line import tidemill
 from tests.integration.test_launcher import QUICK, Launched, lay_model, left_over, until
 
 RULE = '''
@@ -90,9 +90,7 @@ class Story:
         self.launched = Launched(self.folder)
 
     def tidemill(self, *arguments: str) -> tuple[int, str, str]:
-        command = [sys.executable, "-m", "deploy.cli", *arguments]
-        env = {**os.environ, "TIDEMILL_RUNS": str(self.folder.parent)}
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=100, check=False)
+        done = tidemill(*arguments, runs=self.folder.parent)
         return done.returncode, done.stdout, done.stderr
 
     def show(self, group: str) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -22,8 +21,10 @@ from safetensors.numpy import save_file
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
 from broker import embedded_server
+from deploy.records import records
 from deploy.run_check import load_run
 from deploy.run_folder import new_run_folder
+from tests.command_line import among, command_line, tidemill
 
 WORDS = ["<pad>", "<s>", "</s>", "<unk>", *"0123456789+="]
 QUICK = [
@@ -76,10 +77,10 @@ class Launched:
         self.started = time.monotonic()
         with self.printed.open("wb") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "deploy.cli", *(arguments or ("resume", folder.name))],
+                command_line(*(arguments or ("resume", folder.name))),
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "TIDEMILL_RUNS": str(folder.parent), **environment},
+                env=among(folder.parent, **environment),
             )
 
     def text(self) -> str:
@@ -139,7 +140,7 @@ def report_of(folder: Path) -> dict[str, Any]:
 def assert_balanced(folder: Path) -> None:
     books = report_of(folder)["books"]
     assert books["admitted"] == books["trained"] + books["retired"] + books["buried"] + books["open"]
-    trained = [json.loads(line)["groups"] for line in (folder / "steps.jsonl").read_text().splitlines()]
+    trained = [step["groups"] for step in records(folder / "steps.jsonl")]
     assert books["trained"] <= sum(trained)
 
 
@@ -313,9 +314,9 @@ def test_a_live_run_can_be_looked_at_from_outside_and_a_stopped_one_too(made: Ca
 
 def said(folder: Path, *arguments: str) -> str:
     """What a command prints."""
-    command = [sys.executable, "-m", "deploy.cli", *arguments]
-    env = {**os.environ, "TIDEMILL_RUNS": str(folder.parent)}
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE * 30, check=True).stdout
+    answer = tidemill(*arguments, runs=folder.parent)
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout
 
 
 def ask(folder: Path, *arguments: str) -> Any:

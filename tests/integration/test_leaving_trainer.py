@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from broker.weights import VersionStore
+from deploy.records import records
 from tests.integration.test_launcher import QUICK, SLOWER, until
 from tests.integration.test_slots import Host, hosted
 
@@ -31,6 +31,6 @@ def test_a_trainer_that_leaves_leaves_a_checkpoint_and_the_next_replays_nothing(
     assert [version for version, _, _ in checkpoints] == [left_at]
     host.order("gpu0", "train")
     until(lambda: host.version() > left_at, 40)
-    told = [json.loads(line) for line in (host.folder / "logs" / "gpu0.jsonl").read_text().splitlines()]
+    told = records(host.folder / "logs" / "gpu0.jsonl")
     assert [line["event"] for line in told].count("caught up") == 2
     assert not [line for line in told if line["event"] == "replaying"]

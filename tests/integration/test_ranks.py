@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shutil
 import signal
@@ -17,6 +16,7 @@ from consumers.learners.rank_processes import LostRank, loss
 from consumers.policies import tiny_llama
 from deploy.cores import usable_here
 from deploy.crew import core_shares
+from deploy.records import records
 from deploy.run_check import load_run
 from tests.faults.audit import assert_went_well, said_by_trainers
 from tests.faults.strikes import Observed
@@ -101,7 +101,7 @@ def test_two_ranks_train_a_run_to_its_end_and_leave_nothing_behind(launch: Calla
     assert rank["role"] == "rank" and rank["progress"] > 0
     assert report_of(run.folder)["busy_share"]["rank"] > 0
     assert f"trainer-0 {core_shares(load_run('addition', SPREAD.overrides), usable_here())['trainer-0']}" in run.text()
-    steps = [json.loads(line) for line in (run.folder / "steps.jsonl").read_text().splitlines()]
+    steps = records(run.folder / "steps.jsonl")
     assert sum(step["grad_norm"] > 0 for step in steps) > SPREAD.steps / 2
 
 

@@ -21,6 +21,7 @@ import redis
 
 from deploy.run_check import load_run
 from deploy.run_folder import new_run_folder
+from tests.command_line import tidemill
 from tests.integration.test_launcher import QUICK, Launched, lay_model, left_over, until
 
 README = Path(__file__).parents[2] / "README.md"
@@ -148,8 +149,6 @@ def assert_stock_tools_can_say_it(said: str) -> None:
 
 def test_a_group_is_named_only_while_one_is_open(tmp_path: Path) -> None:
     other = new_run_folder(load_run("addition", QUICK), tmp_path, datetime.now(UTC))
-    env = {**os.environ, "TIDEMILL_RUNS": str(tmp_path)}
-    command = [sys.executable, "-m", "deploy.cli", "redis", "HGETALL", "tm:{}:group:{group}"]
-    answer = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    answer = tidemill("redis", "HGETALL", "tm:{}:group:{group}", runs=tmp_path)
     assert answer.returncode == 2
     assert f"no group of {other.name} is open" in answer.stderr

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.command_line import tidemill
 from tests.integration.test_launcher import Launched, ask, left_over, made, report_of, until
 
 __all__ = ["made"]
 
 BRISK = ["scheduler.every_s=0.5", "scheduler.dwell_s=1", "scheduler.drain_s=5", "scheduler.switching=0.5"]
-
-
-def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "deploy.cli", *arguments],
-        env={**os.environ, "TIDEMILL_RUNS": str(folder.parent)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 def assert_ended_well(folder: Path) -> None:
@@ -42,7 +30,7 @@ def test_a_run_on_slots_goes_to_its_end(made: Callable[..., Path], slots: int) -
     assert launched.end(within_s=150) == 0, launched.text()
     assert_ended_well(folder)
     for words in (("scheduler", folder.name), ("slots", "env", "--run", folder.name)):
-        refused = command(folder, *words)
+        refused = tidemill(*words, runs=folder.parent)
         assert refused.returncode == 2
         assert "ended with the run; nothing to connect to; `tidemill resume` starts it" in " ".join(
             refused.stderr.split()
@@ -61,10 +49,10 @@ def test_a_person_sees_slots_and_pins_them_and_ctrl_c_leaves_nothing(made: Calla
     )
     assert [row["slot"] for row in rows] == ["slot-0", "slot-1"]
     assert {row["pool"] for row in rows} == {"train", "rollout"}
-    pinned = command(folder, "slots", "move", "slot-1", "rollout")
+    pinned = tidemill("slots", "move", "slot-1", "rollout", runs=folder.parent)
     assert (pinned.returncode, "pinned to rollout" in pinned.stdout) == (0, True), pinned.stderr
     assert ask(folder, "slots", "--json")[1]["wanted"] == "rollout (pinned)"
-    free = command(folder, "slots", "unpin", "slot-1")
+    free = tidemill("slots", "unpin", "slot-1", runs=folder.parent)
     assert "no longer pinned" in free.stdout
     for words, told in (
         (("move", "slot-1", "rolout"), 'did you mean "rollout"'),
@@ -72,7 +60,7 @@ def test_a_person_sees_slots_and_pins_them_and_ctrl_c_leaves_nothing(made: Calla
         (("move", "slot-1"), "say list, move SLOT POOL"),
         (("lend", "slot-1"), "say list, move SLOT POOL"),
     ):
-        refused = command(folder, "slots", *words)
+        refused = tidemill("slots", *words, runs=folder.parent)
         assert refused.returncode == 2
         assert told in " ".join(refused.stderr.split()), refused.stderr
     launched.interrupt()
@@ -85,7 +73,7 @@ def test_slots_that_cannot_serve_the_pools_are_refused_before_anything_starts(tm
         (("--slots", "0"), "0 slots cannot run anything"),
         (("--slots", "1", "pools.rollout={min=2}"), "2 slots (rollout 2) of 1 slot"),
     ):
-        refused = command(tmp_path / "runs", "run", "addition", *arguments)
+        refused = tidemill("run", "addition", *arguments, runs=tmp_path / "runs")
         assert refused.returncode == 2
         assert told in " ".join(refused.stderr.split()), refused.stderr
         assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from deploy.records import records
 from tests.integration.test_launcher import QUICK, SLOWER, until
 from tests.integration.test_slots import Host, hosted
 
@@ -22,8 +22,7 @@ HEAVY = "rollout.engine=tests.integration.heavy_engine:make"
 def said(host: Host, slot: str, event: str) -> list[dict[str, Any]]:
     """What the slot's supervisor logged under this name since it serves the run."""
     path = host.folder / "logs" / f"{slot}.worker.jsonl"
-    lines = path.read_text().splitlines() if path.is_file() else []
-    return [told for told in map(json.loads, lines) if told.get("event") == event]
+    return [told for told in records(path) if told.get("event") == event]
 
 
 def ready_spare(host: Host, slot: str, count: int = 1) -> int:
@@ -68,7 +67,7 @@ def test_the_spare_becomes_the_next_controller_and_behaves_like_one_that_was_spa
     open_files = Path(f"/proc/{spare}/fd")
     assert (open_files / "0").readlink() == Path(os.devnull)
     assert (open_files / "1").readlink() == host.folder / "logs" / "gpu1.err"
-    begun = [json.loads(line) for line in (host.folder / "logs" / "gpu1.jsonl").read_text().splitlines()]
+    begun = records(host.folder / "logs" / "gpu1.jsonl")
     assert [line["role"] for line in begun if line["event"] == "begun"] == ["rollout", "trainer"]
     second = ready_spare(host, "gpu1", 2)
     host.order("gpu1", "rollout")

@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import re
 import select
 import signal
 import subprocess
-import sys
-import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from broker import embedded_server
-from deploy.run_check import load_run
-from deploy.run_folder import new_run_folder
-from tests.integration.test_launcher import QUICK, SLOWER, Launched, lay_model, left_over
+from tests.command_line import among, command_line
+from tests.integration.test_launcher import SLOWER, Launched, left_over, made, until
+
+__all__ = ["made"]
 
 STEP = re.compile(rb"step (\d+)/100000")
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    folder = new_run_folder(load_run("addition", [*QUICK, *SLOWER]), tmp_path / "runs", datetime.now(UTC)).resolve()
-    lay_model(folder / "model")
-    return folder
+def folder(made: Callable[..., Path]) -> Path:
+    return made(*SLOWER)
 
 
 class Terminal:
@@ -37,21 +34,24 @@ class Terminal:
 
     def __init__(self, folder: Path) -> None:
         self.ours, theirs = pty.openpty()
-        env = {**os.environ, "TIDEMILL_RUNS": str(folder.parent), "COLUMNS": "120", "LINES": "40", "TERM": "xterm"}
-        command = [sys.executable, "-m", "deploy.cli", "top", folder.name]
+        env = among(folder.parent, COLUMNS="120", LINES="40", TERM="xterm")
+        command = command_line("top", folder.name)
         self.process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env)
         os.close(theirs)
         self.drawn = b""
 
     def until(self, condition: Callable[[], object], within_s: float = 30) -> None:
-        deadline = time.monotonic() + within_s
-        while not condition():
-            assert time.monotonic() < deadline, self.drawn[-3000:].decode(errors="replace")
-            if select.select([self.ours], [], [], 0.1)[0]:
-                try:
-                    self.drawn += os.read(self.ours, 1 << 16)
-                except OSError:  # the program has ended
-                    return
+        until(lambda: self.shows(condition), within_s)
+
+    def shows(self, condition: Callable[[], object]) -> bool:
+        """Whether it is so by now; a program that has ended draws no more, and then it must be."""
+        has_ended = self.process.poll() is not None
+        with contextlib.suppress(OSError):  # once the program has ended there is nothing to read
+            while select.select([self.ours], [], [], 0)[0]:
+                self.drawn += os.read(self.ours, 1 << 16)
+        found = bool(condition())
+        assert found or not has_ended, self.drawn[-3000:].decode(errors="replace")
+        return found
 
     def forget(self) -> None:
         self.drawn = b""
@@ -97,8 +97,7 @@ def test_top_is_drawn_again_and_again_through_a_server_that_dies_until_somebody_
 
 def test_top_in_a_pipe_writes_lines_and_ends_with_the_run(folder: Path) -> None:
     with running(folder) as launched:
-        env = {**os.environ, "TIDEMILL_RUNS": str(folder.parent)}
-        command = [sys.executable, "-m", "deploy.cli", "top", folder.name]
+        command, env = command_line("top", folder.name), among(folder.parent)
         top = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
         assert top.stdout is not None
         first = top.stdout.readline()

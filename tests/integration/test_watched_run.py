@@ -6,8 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +20,7 @@ from deploy.log_lines import Filter, Story
 from deploy.records import records
 from deploy.run_check import saved_run
 from deploy.server import reachable
+from tests.command_line import tidemill
 from tests.integration.test_launcher import SLOWER, Launched, left_over, made, report_of, until
 from tests.integration.test_slots_run import BRISK
 from tests.unit.test_scalars import curves
@@ -62,10 +61,7 @@ def everything(folder: Path, *, but: str = "") -> Samples:
 
 
 def command(folder: Path, *words: str) -> str:
-    environment = {**os.environ, "TIDEMILL_RUNS": str(folder.parent)}
-    answer = subprocess.run(
-        [sys.executable, "-m", "deploy.cli", *words], env=environment, capture_output=True, text=True, check=False
-    )
+    answer = tidemill(*words, runs=folder.parent)
     assert answer.returncode == 0, answer.stderr
     return answer.stdout
 
