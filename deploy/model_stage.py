@@ -60,7 +60,7 @@ def detail_of(fact: dict[str, Any]) -> str:
         until = f"until {fact['until']:g}" if "until" in fact else ""
         return f"warm start: step {fact['step']}/{fact.get('of', '?')}, accuracy {fact['accuracy']:.3f} {until}".strip()
     doing = next((name for name in ("building", "checking") if name in fact), "")
-    return f"{doing} {fact[doing]}" if doing else ""
+    return f"{doing} {fact[doing]}" if doing else "made" if "ready" in fact else ""
 
 
 def share_of(fact: dict[str, Any]) -> float | None:
