@@ -116,16 +116,24 @@ def pools_in_use(sections: Mapping[str, PoolSettings], *, judged: bool) -> tuple
     return tuple(by_stream[stream] for stream in WORK_STREAMS if stream in by_stream)
 
 
-def check_fleet(pools: Sequence[Pool], slots: int, gpus: int | None) -> None:
-    """Whether so many slots can serve these pools where so many GPUs are visible; None where slots need none. Raises
-    Misconfigured with both numbers.
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """How many slots there can be, and why no more."""
+
+    slots: int
+    why: str
+    instead: str = ""
+    """What else may be done about it."""
+
+
+def check_fleet(pools: Sequence[Pool], slots: int, room: Room) -> None:
+    """Whether so many slots can be and serve these pools. Raises Misconfigured with both numbers."""
     if slots < 1:
         raise Misconfigured(f"{slots} slots cannot run anything; nothing was started; ask for 1 or more")
-    if gpus is not None and slots > gpus:
+    if slots > room.slots:
+        instead = f"; {room.instead}" if room.instead else ""
         raise Misconfigured(
-            f"{slots} slots were asked for and {in_words(gpus, 'GPU')} can be seen here, each slot needs one; nothing "
-            f"was started; ask for {gpus} or fewer; without any (CUDA_VISIBLE_DEVICES=) slots work on cores"
+            f"{slots} slots were asked for and {room.why}; nothing was started; ask for {room.slots} or fewer{instead}"
         )
     needed = sum(pool.min for pool in pools)
     if needed > slots:

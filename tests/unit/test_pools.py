@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from broker.errors import Misconfigured
-from scheduler.pools import SHIPPED, check_fleet, check_split, pool_named, pools_in_use, resolved
+from scheduler.pools import SHIPPED, Room, check_fleet, check_split, pool_named, pools_in_use, resolved
 from scheduler.settings import PoolSection
 from tests.unit.fleets import bounded
+
+ROOM = Room(slots=8, why="there is room", instead="go elsewhere")
 
 
 def refusal(call: object, *args: object, **kwargs: object) -> str:
@@ -63,15 +65,15 @@ def test_a_max_below_the_min_is_refused_with_both() -> None:
 
 def test_a_fleet_that_cannot_meet_the_minima_is_refused_with_both_numbers() -> None:
     pools = bounded(rollout=(3, None), train=(2, None))
-    assert "5 slots (rollout 3 + train 2) of 4 slots" in refusal(check_fleet, pools, 4, 8)
-    check_fleet(pools, 5, 8)
+    assert "5 slots (rollout 3 + train 2) of 4 slots" in refusal(check_fleet, pools, 4, ROOM)
+    check_fleet(pools, 5, ROOM)
 
 
 def test_more_slots_than_exist_are_refused_with_both_numbers() -> None:
-    assert "9 slots were asked for and 8 GPUs can be seen here" in refusal(check_fleet, bounded(), 9, 8)
-    check_fleet(bounded(), 8, 8)
-    check_fleet(bounded(), 9, None)
-    assert "0 slots" in refusal(check_fleet, bounded(), 0, None)
+    said = refusal(check_fleet, bounded(), 9, ROOM)
+    assert said == "9 slots were asked for and there is room; nothing was started; ask for 8 or fewer; go elsewhere"
+    check_fleet(bounded(), 8, ROOM)
+    assert "0 slots" in refusal(check_fleet, bounded(), 0, ROOM)
 
 
 def test_a_written_division_that_cannot_be_is_refused_with_what_can() -> None:
@@ -85,7 +87,7 @@ def test_a_written_division_that_cannot_be_is_refused_with_what_can() -> None:
 
 def test_slots_that_no_pool_may_have_are_refused_with_both_numbers() -> None:
     pools = bounded(rollout=(0, 2), judge=(0, 1), train=(0, 1))
-    assert "4 slots of 5 could ever work" in refusal(check_fleet, pools, 5, 8)
+    assert "4 slots of 5 could ever work" in refusal(check_fleet, pools, 5, ROOM)
 
 
 def test_an_unknown_pool_is_answered_with_those_there_are() -> None:
