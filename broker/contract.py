@@ -77,6 +77,8 @@ class RunState:
     """B, groups per version."""
     staleness: int = 0
     """η."""
+    dead_limit: int = 0
+    """Buried groups at which nothing new is admitted; 0: none."""
 
     @property
     def is_open(self) -> bool:
@@ -107,6 +109,8 @@ class Admission:
     live: int
     room: int
     """Places left in the open set for this kind."""
+    stopped: bool = False
+    """So many groups are buried that nothing new enters until some are replayed or dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from broker.codec import size_of
 from broker.contract import Admission
 from broker.errors import Broken
 from broker.fields import Fields
-from broker.messages import Group
+from broker.messages import Group, Kind
 from broker.run_record import MISSING, Caller, RunRecord, counted, entries_added
 from broker.streams import PROMPTS
 from broker.transitions import check_entered, renewed_bounds
@@ -32,9 +32,9 @@ def admit(
 ) -> tuple[RunRecord, Admission]:
     """The prefix that has room enters, if the cursor is `expected`. Raises Broken when one of it is open already."""
     check_entered(run, caller)
-    taken = offers[: run.room("train")] if run.cursor == expected else offers[:0]
+    taken = offers[: room(run, "train")] if run.cursor == expected else offers[:0]
     if not taken:
-        return run, Admission(cursor=run.cursor, admitted=0, live=run.live_version, room=run.room("train"))
+        return run, answer(run, "train", run.cursor)
     check_new(run, taken)
     bounds = run.live_version, run.live_version + run.limits.staleness
     after = replace(
@@ -43,7 +43,16 @@ def admit(
         cursor_value=cursor_value if len(taken) == len(offers) else run.cursor_value,
         exhausted=False,
     )
-    return after, Admission(cursor=after.cursor, admitted=len(taken), live=run.live_version, room=after.room("train"))
+    return after, answer(after, "train", after.cursor, len(taken))
+
+
+def room(run: RunRecord, kind: Kind) -> int:
+    """Places for new groups."""
+    return 0 if run.stopped else run.room(kind)
+
+
+def answer(run: RunRecord, kind: Kind, cursor: int, admitted: int = 0) -> Admission:
+    return Admission(cursor=cursor, admitted=admitted, live=run.live_version, room=room(run, kind), stopped=run.stopped)
 
 
 def check_new(run: RunRecord, offers: Sequence[Offer]) -> None:
@@ -62,16 +71,14 @@ def admit_eval(
     check_entered(run, caller)
     wanted = run.evaluations.get(version)
     cursor = wanted.admitted if wanted else 0
-    taken = offers[: run.room("eval")] if cursor == expected else offers[:0]
+    taken = offers[: room(run, "eval")] if cursor == expected else offers[:0]
     if not wanted or not taken:
-        return run, Admission(cursor=cursor, admitted=0, live=run.live_version, room=run.room("eval"))
+        return run, answer(run, "eval", cursor)
     new = [offer for offer in taken if offer.group.id not in run.open]
     after = counted(entered(run, new, [(version, version)] * len(new)), {"eval.admitted": len(new)})
     progress = replace(wanted, admitted=cursor + len(taken))
     after = replace(after, evaluations={**run.evaluations, version: progress})
-    return after, Admission(
-        cursor=progress.admitted, admitted=len(taken), live=run.live_version, room=after.room("eval")
-    )
+    return after, answer(after, "eval", progress.admitted, len(taken))
 
 
 def readmit(run: RunRecord, caller: Caller, offers: Sequence[Offer]) -> tuple[RunRecord, int]:

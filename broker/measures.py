@@ -109,6 +109,7 @@ OPEN = gauge("run_open_groups", "open groups", "feeder", "kind")
 BACKLOG = gauge("backlog_groups", "undelivered and pending entries of each stream", "feeder", "stream")
 PENDING = gauge("pending_groups", "entries of each stream that were read and are not settled", "feeder", "stream")
 DEAD = gauge("dead_letters", "buried groups that lie in the dead stream", "feeder")
+DEAD_LIMIT = gauge("dead_letters_limit", "dead letters at which admission stops; 0 for none", "feeder")
 LIVE = gauge("run_version", "live weight version; -1 before there is one", "feeder")
 EVERYWHERE = gauge(
     "run_weight_sync_seconds",

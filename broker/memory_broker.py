@@ -197,9 +197,9 @@ class MemoryBroker:
         return await self.look()
 
     async def open_run(
-        self, *, cap: int, groups: int, staleness: int, eval_cap: int, announcement: Announcement
+        self, *, cap: int, groups: int, staleness: int, eval_cap: int, dead_limit: int = 0, announcement: Announcement
     ) -> RunState:
-        limits = Limits(cap=cap, groups=groups, staleness=staleness, eval_cap=eval_cap)
+        limits = Limits(cap=cap, groups=groups, staleness=staleness, eval_cap=eval_cap, dead_limit=dead_limit)
         return self.opened(training.open_run(self.run, self.caller, limits, announcement))
 
     async def restore(
@@ -212,8 +212,9 @@ class MemoryBroker:
         groups: int,
         staleness: int,
         eval_cap: int,
+        dead_limit: int = 0,
     ) -> RunState:
-        limits = Limits(cap=cap, groups=groups, staleness=staleness, eval_cap=eval_cap)
+        limits = Limits(cap=cap, groups=groups, staleness=staleness, eval_cap=eval_cap, dead_limit=dead_limit)
         return self.opened(training.restore(self.run, self.caller, limits, books, ledger, live))
 
     def opened(self, run: RunRecord) -> RunState:

@@ -122,8 +122,9 @@ class RedisBroker:
         args: list[Arg] = [kind, version, expected, value, len(groups)]
         for group in groups:
             args += packed_group(group)
-        _, cursor, admitted, live, room = await self.connection.verb("admit", *args)
-        return Admission(cursor=int(cursor), admitted=int(admitted), live=int(live), room=int(room))
+        _, *numbers, stopped = await self.connection.verb("admit", *args)
+        cursor, admitted, live, room = map(int, numbers)
+        return Admission(cursor=cursor, admitted=admitted, live=live, room=room, stopped=bool(stopped))
 
     async def missing(self) -> list[str]:
         return [group for group, line in (await self.books()).open.items() if not line.stream]

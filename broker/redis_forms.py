@@ -77,6 +77,7 @@ def run_state(raw: Mapping[str, str], server: str) -> RunState:
         finished=raw.get("finished", ""),
         groups=int(raw.get("groups", 0)),
         staleness=int(raw.get("staleness", 0)),
+        dead_limit=int(raw.get("dead_limit", 0)),
     )
 
 

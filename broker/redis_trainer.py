@@ -45,9 +45,9 @@ class RedisTrainer(RedisBroker):
         return state
 
     async def open_run(
-        self, *, cap: int, groups: int, staleness: int, eval_cap: int, announcement: Announcement
+        self, *, cap: int, groups: int, staleness: int, eval_cap: int, dead_limit: int = 0, announcement: Announcement
     ) -> RunState:
-        args = await self._opening(cap, groups, staleness, eval_cap, announcement)
+        args = await self._opening(cap, groups, staleness, eval_cap, dead_limit, announcement)
         await self.connection.direct("open", *args, "keep")
         return await self.enter(timeout_s=10)
 
@@ -61,8 +61,9 @@ class RedisTrainer(RedisBroker):
         groups: int,
         staleness: int,
         eval_cap: int,
+        dead_limit: int = 0,
     ) -> RunState:
-        args = await self._opening(cap, groups, staleness, eval_cap, live)
+        args = await self._opening(cap, groups, staleness, eval_cap, dead_limit, live)
         args += ["restore", books.tick, books.cursor, books.cursor_value, int(books.exhausted), len(ledger)]
         for line in ledger:
             args += [line.version, line.epoch, line.parent_epoch, line.digest, " ".join(line.groups)]
@@ -78,7 +79,9 @@ class RedisTrainer(RedisBroker):
         await self.connection.direct("open", *args)
         return await self.enter(timeout_s=10)
 
-    async def _opening(self, cap: int, groups: int, staleness: int, eval_cap: int, live: Announcement) -> list[Arg]:
+    async def _opening(
+        self, cap: int, groups: int, staleness: int, eval_cap: int, dead_limit: int, live: Announcement
+    ) -> list[Arg]:
         info = await self.connection.ask("asking the server's name", cast("Awaitable[Any]", self.client.info("server")))
         return [
             self.epoch,
@@ -91,6 +94,7 @@ class RedisTrainer(RedisBroker):
             live.version,
             live.epoch,
             live.digest,
+            dead_limit,
         ]
 
     async def prepare(self, deliveries: Sequence[Delivery]) -> Books:

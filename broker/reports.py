@@ -13,6 +13,8 @@ SILENT_S: Final = 10.0
 """Everybody reports once a second; who has not for so long is frozen or gone."""
 SERVER_FULL: Final = "the server is full"
 """Stage of a feeder whose groups are refused for want of memory."""
+TOO_MANY_DEAD: Final = "too many groups are buried"
+"""Stage of a feeder whose groups are refused until somebody replays or drops some of them."""
 
 
 def aged(reports: Mapping[str, str], now: float) -> dict[str, dict[str, Any]]:

@@ -15,6 +15,7 @@ from broker.errors import TidemillError
 from broker.measures import (
     BACKLOG,
     DEAD,
+    DEAD_LIMIT,
     EVERYWHERE,
     FATES,
     FINISHED,
@@ -63,6 +64,7 @@ def facts_of(seen: Standing) -> Facts:
     yield LIVE, {}, state.live.version if state.live else -1
     yield FINISHED, {}, bool(state.finished)
     yield DEAD, {}, seen.dead
+    yield DEAD_LIMIT, {}, state.dead_limit
     for name, stream in seen.streams.items():
         yield BACKLOG, {"stream": name}, stream.backlog
         yield PENDING, {"stream": name}, stream.pending

@@ -41,6 +41,7 @@ class Limits:
     groups: int = 0
     staleness: int = 0
     eval_cap: int = 0
+    dead_limit: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +116,11 @@ class RunRecord:
     def live_version(self) -> int:
         return -1 if self.live is None else self.live.version
 
+    @property
+    def stopped(self) -> bool:
+        """So many groups are buried that nothing new is admitted."""
+        return 0 < self.limits.dead_limit <= len(self.dead)
+
     def room(self, kind: Kind) -> int:
         """Places left in the open set; a resume with a smaller cap may leave less than none."""
         cap = self.limits.cap if kind == "train" else self.limits.eval_cap
@@ -183,6 +189,7 @@ def look(run: RunRecord, server: str) -> RunState:
         eval_cap=run.limits.eval_cap,
         groups=run.limits.groups,
         staleness=run.limits.staleness,
+        dead_limit=run.limits.dead_limit,
         finished=run.finished,
     )
 

@@ -89,6 +89,8 @@ class BrokerSection(Section):
     """A reader that renews nothing for three of these is dead; its entries go to others."""
     max_attempts: int = Field(default=3, ge=1)
     """Failed tries before a group is buried."""
+    dead_limit: int = Field(default=1000, ge=0)
+    """With so many groups buried nothing new is admitted until some are replayed or dropped; 0: however many."""
     drain_s: float = Field(default=20.0, gt=0)
     """How long a role may take to finish or give back what it holds."""
 

@@ -18,9 +18,12 @@ class TrainerBroker(RunBroker, Protocol):
         ...
 
     async def open_run(
-        self, *, cap: int, groups: int, staleness: int, eval_cap: int, announcement: Announcement
+        self, *, cap: int, groups: int, staleness: int, eval_cap: int, dead_limit: int = 0, announcement: Announcement
     ) -> RunState:
-        """Open a new incarnation on this server (first start, or after a restart was looked into)."""
+        """Open a new incarnation on this server (first start, or after a restart was looked into).
+
+        With `dead_limit` buried groups nothing new is admitted; 0: however many there are.
+        """
         ...
 
     async def restore(
@@ -33,6 +36,7 @@ class TrainerBroker(RunBroker, Protocol):
         groups: int,
         staleness: int,
         eval_cap: int,
+        dead_limit: int = 0,
     ) -> RunState:
         """Rebuild the run from the store: these books, these lines; every open group becomes `missing`; new
         incarnation.

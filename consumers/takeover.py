@@ -34,6 +34,7 @@ class Bounds:
     groups: int
     staleness: int
     eval_cap: int
+    dead_limit: int = 0
 
     @property
     def cap(self) -> int:
@@ -67,7 +68,13 @@ async def take_over(
 
 
 def opening(bounds: Bounds) -> dict[str, int]:
-    return {"cap": bounds.cap, "groups": bounds.groups, "staleness": bounds.staleness, "eval_cap": bounds.eval_cap}
+    return {
+        "cap": bounds.cap,
+        "groups": bounds.groups,
+        "staleness": bounds.staleness,
+        "eval_cap": bounds.eval_cap,
+        "dead_limit": bounds.dead_limit,
+    }
 
 
 async def agree(
@@ -76,12 +83,7 @@ async def agree(
     """The server knows at least what the store knows: open if need be, finish a commit that was under way."""
     if state.live is None:
         raise Broken("the run exists without a live version; stopping; this is a bug")
-    changed = (state.cap, state.groups, state.staleness, state.eval_cap) != (
-        bounds.cap,
-        bounds.groups,
-        bounds.staleness,
-        bounds.eval_cap,
-    )
+    changed = any(getattr(state, name) != value for name, value in opening(bounds).items())
     if not state.is_open or state.finished or changed:
         await broker.open_run(**opening(bounds), announcement=state.live)
     else:

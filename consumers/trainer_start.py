@@ -124,7 +124,12 @@ async def trainer_of(
     run, settings = load_section(RunSection, "run", raw["run"]), load_section(TrainSection, "train", raw["train"])
     keep, held_out = load_section(WeightsSection, "weights", raw["weights"]).keep, raw["prompts"]["eval"]
     publication = Publication(broker, store := VersionStore(folder / "store"), learner, keep)
-    bounds = Bounds(groups=settings.groups, staleness=settings.staleness, eval_cap=max(1, held_out["size"]))
+    bounds = Bounds(
+        groups=settings.groups,
+        staleness=settings.staleness,
+        eval_cap=max(1, held_out["size"]),
+        dead_limit=load_section(BrokerSection, "broker", raw["broker"]).dead_limit,
+    )
     evaluations, goal = folder / "evaluations.jsonl", parse(run.stop_when)
     measurement = Measurement(evaluations, held_out["size"], held_out["every"], goal)
 

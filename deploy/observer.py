@@ -121,6 +121,7 @@ class Observer:
             cap=state.cap,
             groups=state.groups,
             dead=facts.dead,
+            dead_limit=facts.state.dead_limit,
             processes=processes,
             pools=pools_of(self.kinds, slots, processes),
             slots=slots,

@@ -143,6 +143,8 @@ class Snapshot:
     """B, groups per version."""
     dead: int = 0
     """Buried groups that lie in `dead`."""
+    dead_limit: int = 0
+    """With so many of them nothing new is admitted; 0: however many."""
     processes: Mapping[str, Process] = field(default_factory=dict[str, Process])
     pools: Sequence[Pool] = ()
     slots: Mapping[str, Slot] = field(default_factory=dict[str, Slot])

@@ -35,7 +35,7 @@ def findings(snapshot: Snapshot) -> list[Finding]:
         return [server_silent(snapshot)]
     found = list(too_many_dead(snapshot))
     if not snapshot.finished:
-        found = [*of_server(snapshot), *of_readers(snapshot), *of_work(snapshot), *found]
+        found = [*of_server(snapshot), *found, *of_readers(snapshot), *of_work(snapshot)]
         if not any(finding.holds for finding in found) and step_is_late(snapshot):
             found.insert(0, standing_still(snapshot))
     return sorted(found, key=lambda finding: not finding.holds)
@@ -126,6 +126,15 @@ def entry_stuck(stream: str, standing: StreamStanding, name: str, process: Proce
 
 
 def too_many_dead(snapshot: Snapshot) -> Iterator[Finding]:
+    if not snapshot.finished and 0 < snapshot.dead_limit <= snapshot.dead:
+        yield Finding(
+            name="admission-stopped",
+            what=f"{snapshot.dead} groups are buried in `dead`, and with {snapshot.dead_limit} nothing new is admitted",
+            why="what buries so many is no accident, and their bodies fill the server",
+            mend="`tidemill inspect dead` says why of each; mend that, then `tidemill inspect dead replay --all` or "
+            "`drop --all`, or raise broker.dead_limit and `tidemill resume`",
+        )
+        return
     admitted = sum(snapshot.counts.get(f"{kind}.admitted", 0) for kind in ("train", "eval"))
     if snapshot.dead > max(DEAD_FEW, DEAD_SHARE * admitted):
         yield Finding(

@@ -18,7 +18,7 @@ import structlog
 from broker.contract import Evaluation, FeederBroker
 from broker.entering import entered
 from broker.errors import Backpressure, Reset, Unavailable
-from broker.reports import SERVER_FULL
+from broker.reports import SERVER_FULL, TOO_MANY_DEAD
 from broker.role_process import loaded
 from broker.settings import RunSection
 from broker.telemetry import Meter
@@ -96,6 +96,8 @@ class Feeding:
     lost: Sequence[str] = ()
     """Open groups without an entry, to be admitted again."""
     said_exhausted: bool = False
+    stopped: bool = False
+    """Too many groups are buried: asked for a place seldom, until there is one."""
     looked_at: float = -LOOK_S
 
     async def run(self) -> None:
@@ -119,7 +121,7 @@ class Feeding:
                 await self.pause(FULL_S)
                 continue
             if not moved:
-                await self.pause(POLL_S)
+                await self.pause(FULL_S if self.stopped else POLL_S)
 
     async def admit(self) -> bool:
         """Offer as many groups as there was room for; whether the cursor moved."""
@@ -133,8 +135,17 @@ class Feeding:
         moved = answer.cursor != self.cursor
         self.cursor, self.room = answer.cursor, answer.room
         self.count(answer.admitted)
-        self.meter.stage = "admitting" if moved else "the open set is full"
+        self.meter.stage = "admitting" if moved else TOO_MANY_DEAD if answer.stopped else "the open set is full"
+        self.say_stopped(answer.stopped)
         return moved
+
+    def say_stopped(self, stopped: bool) -> None:
+        """Once when it begins, and once when it ends."""
+        if stopped and not self.stopped:
+            log.warning("nothing new is admitted: too many groups are buried", mend="tidemill inspect dead says why")
+        elif self.stopped and not stopped:
+            log.info("admitting again")
+        self.stopped = stopped
 
     async def say_exhausted(self) -> None:
         """The last batch may be short; we stay for evaluations and for groups to bring back."""

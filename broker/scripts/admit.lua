@@ -1,4 +1,5 @@
--- Groups enter the open set, if the cursor is where the caller saw it: the prefix that fits below the cap.
+-- Groups enter the open set, if the cursor is where the caller saw it: the prefix that fits below the cap. With as many
+-- groups in `dead` as may lie there, none does.
 -- ARGV: kind, version (eval: the one measured; train: ''), expected cursor, cursor value, groups,
 --       then per group: id, entry values, entry …, body values, body …
 local kind, version, expected, value, groups = ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
@@ -8,8 +9,10 @@ local cursor
 if kind == 'eval' then cursor = tonumber(redis.call('HGET', evaluations, version .. '.admitted') or '0')
 else cursor = tonumber(state('cursor') == '' and '0' or state('cursor')) end
 local cap = tonumber(kind == 'eval' and state('eval_cap') or state('cap'))
-local room = cap - tonumber(redis.call('HGET', COUNTS, kind .. '.open') or '0')
-if cursor ~= expected then return { 'done', cursor, 0, live, math.max(room, 0) } end
+local limit = tonumber(state('dead_limit') == '' and '0' or state('dead_limit'))
+local stopped = limit > 0 and redis.call('XLEN', P .. 'dead') >= limit
+local room = stopped and 0 or cap - tonumber(redis.call('HGET', COUNTS, kind .. '.open') or '0')
+if cursor ~= expected then return { 'done', cursor, 0, live, math.max(room, 0), stopped and 1 or 0 } end
 local n = math.max(0, math.min(groups, room))
 local floor = kind == 'eval' and version or live
 local last = kind == 'eval' and version or string.format('%d', tonumber(live) + tonumber(state('staleness')))
@@ -44,4 +47,4 @@ if n > 0 then
   end
   if n == groups and kind == 'train' then redis.call('HSET', RUN, 'cursor_value', value) end
 end
-return { 'done', cursor + n, n, live, math.max(room - n, 0) }
+return { 'done', cursor + n, n, live, math.max(room - n, 0), stopped and 1 or 0 }

@@ -31,7 +31,7 @@ from tests.contract.broker_world import (
 )
 
 Act = Callable[["Cast"], Awaitable[object]]
-LIMITS: dict[str, int] = {"cap": 6, "groups": 2, "staleness": 1, "eval_cap": 3}
+LIMITS: dict[str, int] = {"cap": 6, "groups": 2, "staleness": 1, "eval_cap": 3, "dead_limit": 4}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -209,13 +209,25 @@ def step(
 
 
 async def open_run(
-    world: World, *, epoch: int = 1, cap: int = 8, groups: int = 2, staleness: int = 1, eval_cap: int = 4
+    world: World,
+    *,
+    epoch: int = 1,
+    cap: int = 8,
+    groups: int = 2,
+    staleness: int = 1,
+    eval_cap: int = 4,
+    dead_limit: int = 0,
 ) -> Trainer:
     """A trainer that claimed `epoch` and opened the run at version 0."""
     trainer = await world.trainer()
     await trainer.claim(epoch)
     await trainer.open_run(
-        cap=cap, groups=groups, staleness=staleness, eval_cap=eval_cap, announcement=version(0, epoch)
+        cap=cap,
+        groups=groups,
+        staleness=staleness,
+        eval_cap=eval_cap,
+        dead_limit=dead_limit,
+        announcement=version(0, epoch),
     )
     return trainer
 

@@ -185,3 +185,49 @@ async def test_a_trace_keeps_the_first_and_the_newest_steps(world: World) -> Non
     await broker.settle("last", [(held, Forward(group=rolled(group("story/0/0"))))])
     [answered] = await broker.bodies(await take(broker, ROLLOUTS, "reward", 1))
     assert answered is not None and judged(answered).scores is not None
+
+
+async def test_with_as_many_dead_as_may_be_nothing_new_enters_until_some_are_dropped(world: World) -> None:
+    trainer = await open_run(world, dead_limit=2)
+    operator, feeder = await bury_scoring(world, 2), await join(world)
+    await trainer.want_evaluation(0, 1, hold_s=60)
+    assert (await feeder.look()).dead_limit == 2
+    before = await feeder.books()
+    refused = await feeder.admit(2, "three", groups(1, start=2))
+    assert (refused.cursor, refused.admitted, refused.room, refused.stopped) == (2, 0, 0, True)
+    unmeasured = await feeder.admit_eval(0, 0, [group("eval/0/0", "eval")])
+    assert (unmeasured.admitted, unmeasured.stopped) == (0, True)
+    assert await feeder.books() == before
+    assert await operator.drop((await operator.dead())[:1]) == ["done"]
+    admission = await feeder.admit(2, "three", groups(1, start=2))
+    assert (admission.admitted, admission.room, admission.stopped) == (1, 7, False)
+    assert (await feeder.admit_eval(0, 0, [group("eval/0/0", "eval")])).admitted == 1
+
+
+async def test_what_is_open_goes_on_and_what_is_buried_can_be_replayed_when_nothing_new_enters(world: World) -> None:
+    trainer = await open_run(world, dead_limit=1)
+    broker = await join(world)
+    await admit(broker, 3)
+    first, *others = await take(broker, PROMPTS, "rollout", 3)
+    await broker.settle("rollout", [(first, Bury(reason="it broke"))])
+    assert (await broker.admit(3, "four", groups(1, start=3))).stopped
+    await pass_on(broker, "rollout", others)
+    await pass_on(broker, "reward", await take(broker, ROLLOUTS, "reward", 2))
+    scored = await take(broker, SCORED, "trainer", 2)
+    await trainer.commit(*step(1, scored), scored)
+    operator = await operator_in(world)
+    assert await operator.revive(await operator.dead()) == ["done"]
+    assert (await broker.admit(3, "four", groups(1, start=3))).admitted == 1
+    assert await balanced(trainer) == {"admitted": 4, "trained": 2}
+
+
+async def test_another_limit_of_dead_counts_from_the_next_opening(world: World) -> None:
+    trainer = await open_run(world, dead_limit=1)
+    await bury_scoring(world, 1)
+    limits = {"cap": 8, "groups": 2, "staleness": 1, "eval_cap": 4}
+    for dead_limit, stopped in ((2, False), (1, True), (0, False)):
+        await trainer.open_run(**limits, dead_limit=dead_limit, announcement=version(0))
+        feeder = await join(world)
+        cursor = (await feeder.books()).cursor
+        admission = await feeder.admit(cursor, "more", groups(1, start=cursor))
+        assert (admission.stopped, admission.admitted) == (stopped, 0 if stopped else 1)

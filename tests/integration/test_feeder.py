@@ -16,7 +16,8 @@ import pytest_asyncio
 from broker import embedded_server
 from broker.errors import Backpressure, Misconfigured, Unavailable
 from broker.messages import Group
-from broker.outcomes import Retire
+from broker.outcomes import Bury, Retire
+from broker.reports import TOO_MANY_DEAD
 from broker.settings import RunSection
 from broker.streams import PROMPTS
 from broker.telemetry import Meter
@@ -101,7 +102,7 @@ async def backlog(trainer: Trainer, prompts: int) -> None:
     await reached(is_reached)
 
 
-async def take(world: World, count: int, outcome: Retire | None = None) -> list[Group]:
+async def take(world: World, count: int, outcome: Retire | Bury | None = None) -> list[Group]:
     """So many groups out of `prompts`, in the order they entered."""
     worker = await join(world)
     reader = await worker.enlist("rollout-0")
@@ -146,6 +147,28 @@ async def test_a_closed_group_makes_room_for_the_next_prompt(world: World, make_
         await backlog(trainer, 4)
         assert (await trainer.books()).cursor == 7
         assert [group.id for group in closed] == ["addition/0/0", "addition/0/1", "addition/0/2"]
+
+
+async def test_with_too_many_buried_it_says_so_and_admits_again_when_they_are_dropped(
+    world: World, make_run: Callable[..., Run]
+) -> None:
+    trainer = await open_run(world, cap=4, dead_limit=2)
+    async with fed(world, make_run()) as (_, _, meter):
+        await backlog(trainer, 4)
+        await take(world, 3, Bury(reason="it breaks"))
+        await backlog(trainer, 1)
+
+        async def says_so() -> bool:
+            return meter.stage == TOO_MANY_DEAD
+
+        await reached(says_so)
+        assert (await trainer.books()).cursor == 4
+        operator = await world.operator()
+        await operator.enter(timeout_s=5)
+        await operator.drop(await operator.dead())
+        await backlog(trainer, 4)
+        assert (await trainer.books()).cursor == 7
+        assert meter.stage != TOO_MANY_DEAD
 
 
 async def test_held_out_prompts_enter_for_each_version_to_be_measured(

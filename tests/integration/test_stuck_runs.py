@@ -20,6 +20,7 @@ import pytest
 import redis
 
 from broker import embedded_server
+from broker.reports import TOO_MANY_DEAD
 from broker.streams import Keys
 from deploy.run_check import load_run, saved_run
 from deploy.run_folder import new_run_folder
@@ -121,6 +122,34 @@ def names_a_full_server(folder: Path, launched: Launched) -> None:
         server.config_set("maxmemory", limit)
         until(lambda: trained_since(launched, before) and is_well(folder))
         assert server.xlen(Keys(folder.name).stream("dead")) == 0
+
+
+def test_a_run_that_buries_much_stops_admitting_says_why_and_goes_on_when_told(made: Callable[..., Path]) -> None:
+    rule = 'reward.parts=[{name = "tests.integration.unruly_rules:breaks_for_odd_prompts"}]'
+    folder = made(rule, "broker.max_attempts=1", "broker.dead_limit=3", *SLOWER, "prompts.eval.size=0")
+    launched = Launched(folder)
+    try:
+        found = stuck(folder, "admission-stopped")
+        assert found["holds"] and "with 3 nothing new is admitted" in found["what"]
+        until(lambda: status(folder)["processes"]["feeder-0"]["stage"] == TOO_MANY_DEAD)
+        stopped = status(folder)
+        done = until(lambda: (now := status(folder))["backlog"]["prompts"] + now["backlog"]["rollouts"] == 0 and now)
+        assert done["counts"]["train.admitted"] == stopped["counts"]["train.admitted"]
+        assert 3 <= done["dead"] < 3 + done["cap"], "what was open then was worked on, and nothing else"
+        dropped = subprocess.run(
+            [sys.executable, "-m", "deploy.cli", "inspect", "dead", "drop", "--all", "--run", folder.name],
+            env={**os.environ, "TIDEMILL_RUNS": str(folder.parent)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert dropped.returncode == 0, dropped.stdout + dropped.stderr
+        until(lambda: status(folder)["counts"]["train.admitted"] > done["counts"]["train.admitted"])
+    finally:
+        launched.interrupt()
+        launched.end(within_s=60)
+    assert left_over(folder) == []
 
 
 LOOKING: dict[str, list[str]] = {

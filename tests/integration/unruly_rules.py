@@ -70,6 +70,13 @@ class TooSlowToMake:
         return 0.0
 
 
+def breaks_for_odd_prompts(*, prompt: str, completion: str, answer: str, meta: object) -> float:
+    """Whatever the completion is."""
+    if int(prompt[0]) % 2:
+        raise RuntimeError("a rule of a test broke")
+    return float(completion == answer)
+
+
 def sleeps(*, prompt: str, completion: str, answer: str, meta: object) -> float:
     """Whatever the completion is."""
     time.sleep(1000)

@@ -196,6 +196,16 @@ def test_dead_letters_are_named_above_a_share_and_a_number(dead: int, admitted: 
         assert (names(snapshot) == ["dead-letters"]) == named
 
 
+def test_admission_that_stops_for_buried_groups_is_what_holds_a_run_up() -> None:
+    stopped = replace(RUNNING, dead=5, dead_limit=5)
+    (finding,) = findings(stopped)
+    assert (finding.name, finding.holds) == ("admission-stopped", True)
+    assert finding.what == "5 groups are buried in `dead`, and with 5 nothing new is admitted"
+    assert "inspect dead replay --all" in finding.mend and "broker.dead_limit" in finding.mend
+    assert names(replace(stopped, dead=4)) == names(replace(stopped, dead_limit=0)) == []
+    assert names(replace(stopped, finished="x")) == [], "nothing is to be admitted any more"
+
+
 def test_a_step_that_is_late_for_no_reason_says_where_the_groups_lie() -> None:
     slow = replace(RUNNING, steps=({"seconds": 4.0, "tokens": 1, "rollouts": 1},), step_age_s=61.0)
     (finding,) = findings(slow)
