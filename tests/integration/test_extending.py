@@ -84,6 +84,29 @@ def outside(tmp_path: Path) -> Outside:
     return Outside(tmp_path)
 
 
+@pytest.mark.timeout(240)
+def test_the_documents_first_run_learns(outside: Outside) -> None:
+    outside.write("A first run of your own")
+    (outside.folder / "prompts.jsonl").write_text(blocks("A first run of your own")["jsonl"])
+    assert outside.tidemill("run", str(outside.folder / "mine.toml")) == 0, outside.said
+    steps = outside.steps()
+    assert len(steps) == 40
+    assert steps[-1]["reward"] > max(0.8, steps[0]["reward"] + 0.3), steps
+    assert_balanced(outside.latest)
+    assert left_over(outside.latest) == []
+
+
+def test_the_documents_prompts_are_trained_on(outside: Outside) -> None:
+    outside.write("A prompt source")
+    assert outside.run(*SCRIPTED) == 0, outside.said
+    outside.assert_whole()
+    for group in (one.group for one in outside.closed()):
+        word = group.prompt.text.removesuffix("=")
+        assert (group.prompt.task, group.prompt.answer) == ("reversal", word[::-1])
+        assert set(word) <= set("abcdefghijklm" if group.kind == "train" else "nopqrstuvwxyz")
+        assert 2 <= len(word) <= 3
+
+
 def test_the_documents_reward_is_scored_with(outside: Outside) -> None:
     outside.write("A reward")
     assert outside.run(*SCRIPTED, "model.init=.", "rollout.options.length=[1, 4]") == 0, outside.said
