@@ -1,8 +1,9 @@
 """What the dashboard costs and how fast it answers: `python -m benchmarks.dashboard`.
 
 Two cases, each with the real command and real HTTP. *Watched*: a run with 10,000 groups open on a real server, and 20
-browsers that read its events; measured is the processor time of the Redis process. *Browsed*: a run that has finished
-100,000 groups; measured is how long the first list takes (the archive is indexed once), then what a person asks.
+browsers that read its events; measured is the processor time of Redis and of the dashboard. *Browsed*: a run that has
+finished 100,000 groups; measured is how long it takes to index them (once), then each thing that a person asks, over
+HTTP and, where there is a Chromium, in the page (`dashboard_page`).
 """
 
 from __future__ import annotations
@@ -26,36 +27,36 @@ from typing import Any
 import numpy as np
 import psutil
 
-from benchmarks.message_sizes import parts_of
+from benchmarks.dashboard_page import chromium, used
+from benchmarks.dashboard_run import laid
 from benchmarks.result import Result, circumstances, gathered
 from benchmarks.status import CASES, cpu_s, filled
 from broker import embedded_server
-from broker.archive import Archive
-from broker.messages import Delivery, Entry, Group
 from deploy.run_check import load_run
 from deploy.run_folder import new_run_folder
 
 GROUPS = 100_000
 BROWSERS = 20
 WATCHED_S = 20
-ASKED = 10
+ASKED = 20
+WATCHED, BROWSED = "watched, 10,000 open", "browsed, 100,000 finished"
 QUESTIONS = {
     "newest": "",
     "by fate": "fate=no_signal&sort=-length",
     "by reward, deep": "reward_min=0&page=1000",
-    "by text": "text=/77777",
+    "by text": "text=and+777",
 }
 
 
 @contextmanager
-def dashboard(root: Path) -> Generator[int]:
-    """The command as a person gives it; its port."""
+def dashboard(root: Path) -> Generator[tuple[int, psutil.Process]]:
+    """The command as a person gives it: its port and its process."""
     command = [sys.executable, "-m", "deploy.cli", "dashboard", "--port", "0"]
     environment = {**os.environ, "TIDEMILL_RUNS": str(root)}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     try:
         assert process.stdout
-        yield int(process.stdout.readline().rsplit(":", 1)[1].strip().rstrip("/"))
+        yield int(process.stdout.readline().rsplit(":", 1)[1].strip().rstrip("/")), psutil.Process(process.pid)
     finally:
         process.terminate()
         process.wait(10)
@@ -72,40 +73,38 @@ def asked(port: int, path: str) -> tuple[float, Any]:
 
 
 def browsed(root: Path) -> dict[str, float]:
-    folder = new_run_folder(load_run("addition"), root, datetime.now(UTC))
-    archive, parts = Archive(folder / "groups", "trainer-0"), parts_of(1 << 10)
-    for number in range(GROUPS):
-        entry = Entry(
-            group=f"bench/0/{number}", kind="train", task="bench", size=parts.prompt.size, floor=0, last_version=1
-        )
-        group = Group(id=entry.group, kind="train", prompt=parts.prompt, rollouts=parts.rollouts, scores=parts.scores)
-        delivery = Delivery(stream="scored", entry_id=f"{number + 1}-0", entry=entry)
-        if number % 3:
-            archive.append(
-                group,
-                delivery,
-                fate="trained",
-                version=number // 64,
-                advantages=np.zeros(group.prompt.size, np.float32),
-            )
-        else:
-            archive.append(group, delivery, fate="retired", reason="no_signal")
-    archive.close()
-    with dashboard(root) as port:
-        address, began = f"/api/runs/{folder.name}/groups", time.monotonic()
+    """Seconds of every question, and what share of a processor the dashboard took to answer them without a pause."""
+    began = time.monotonic()
+    folder = laid(root, GROUPS)
+    print(f"{GROUPS} groups laid in {time.monotonic() - began:.0f} s", flush=True)
+    with dashboard(root) as (port, process):
+        address, began, before = f"/api/runs/{folder.name}/groups", time.monotonic(), cpu_s(process)
         while "reading" in asked(port, address)[1]:
             time.sleep(0.2)
-        found = {"first_list_s": round(time.monotonic() - began, 1)}
+        found = {"index, s": round(time.monotonic() - began, 1), "index, cpu s": round(cpu_s(process) - before, 2)}
+        began, before = time.monotonic(), cpu_s(process)
         for name, words in QUESTIONS.items():
-            times = [asked(port, f"{address}?{words}")[0] for _ in range(ASKED)]
-            found[f"list {name}, ms"] = round(1e3 * float(np.median(times)), 1)
-        times = [asked(port, f"{address}/bench/0/{GROUPS // 2 + number}")[0] for number in range(ASKED)]
-        return {**found, "one group, ms": round(1e3 * float(np.median(times)), 1)}
+            found |= spread(f"list {name}", [asked(port, f"{address}?{words}")[0] for _ in range(ASKED)])
+        places = np.linspace(0, GROUPS - 1, ASKED).astype(int)
+        found |= spread("open a group", [asked(port, f"{address}/bench/0/{place}")[0] for place in places])
+        share = (cpu_s(process) - before) / (time.monotonic() - began)
+        found["processor share while asked, percent"] = round(100 * share, 1)
+        if browser := chromium():
+            found |= used(port, folder.name, GROUPS, browser)
+    return found
+
+
+def spread(name: str, seconds: Sequence[float]) -> dict[str, float]:
+    """Median and 95th percentile."""
+    return {
+        f"{name}, s": round(float(np.median(seconds)), 4),
+        f"{name}, p95 s": round(float(np.quantile(seconds, 0.95)), 4),
+    }
 
 
 def watched(root: Path) -> dict[str, float]:
     folder = new_run_folder(load_run("addition"), root, datetime.now(UTC)).resolve()
-    with embedded_server.serving(folder / "redis") as url, dashboard(root) as port:
+    with embedded_server.serving(folder / "redis") as url, dashboard(root) as (port, process):
         asyncio.run(closed_after(folder, url))
         server = psutil.Process(embedded_server.pid(folder / "redis"))
         stop = threading.Event()
@@ -113,13 +112,14 @@ def watched(root: Path) -> dict[str, float]:
         for browser in browsers:
             browser.start()
         time.sleep(3)
-        before = cpu_s(server)
+        before = [cpu_s(one) for one in (server, process)]
         time.sleep(WATCHED_S)
-        share = (cpu_s(server) - before) / WATCHED_S
+        shares = [(cpu_s(one) - was) / WATCHED_S for one, was in zip((server, process), before, strict=True)]
         stop.set()
         for browser in browsers:
             browser.join()
-    return {"share_of_redis_percent": round(100 * share, 3), "browsers": BROWSERS}
+    of_redis, of_dashboard = (round(100 * share, 2) for share in shares)
+    return {"processor share of Redis, percent": of_redis, "processor share of the dashboard, percent": of_dashboard}
 
 
 async def closed_after(folder: Path, url: str) -> None:
@@ -147,23 +147,36 @@ def main() -> None:
     repeats = parser.parse_args().repeats
     before = circumstances()
     found: dict[str, Sequence[dict[str, float]]] = {}
-    for name, case in {"watched, 10,000 open": watched, "browsed, 100,000 finished": browsed}.items():
+    for name, case in {WATCHED: watched, BROWSED: browsed}.items():
         found[name] = [in_folder(case) for _ in range(repeats)]
         print(name, found[name], flush=True)
     result = Result(
         name="dashboard",
-        measures="what the dashboard costs Redis, and how fast it answers about 100,000 finished groups",
+        measures="what the dashboard costs, and how long it keeps a person waiting who looks through 100,000 groups",
         circumstances=before,
-        settings={"repeats": repeats, "groups": GROUPS, "browsers": BROWSERS, "watched_s": WATCHED_S},
+        settings={"repeats": repeats, "groups": GROUPS, "asked": ASKED, "browsers": BROWSERS, "watched_s": WATCHED_S},
         samples={name: gathered(samples) for name, samples in found.items()},
     )
-    share = result.median("watched, 10,000 open", "share_of_redis_percent")
-    listed = {name: result.median("browsed, 100,000 finished", f"list {name}, ms") for name in QUESTIONS}
-    result.save(
-        f"{BROWSERS} browsers, 10,000 open: {share:.2f}% of Redis; 100,000 finished: first list "
-        f"{result.median('browsed, 100,000 finished', 'first_list_s'):.0f} s, then "
-        + ", ".join(f"{name} {ms:.0f} ms" for name, ms in listed.items())
+    result.save(headline(result))
+
+
+def headline(result: Result) -> str:
+    shares = [result.median(WATCHED, f"processor share of {name}, percent") for name in ("Redis", "the dashboard")]
+    told = [
+        f"{BROWSERS} browsers, 10,000 open: {shares[0]:.1f}% of a core for Redis, {shares[1]:.0f}% for the dashboard"
+    ]
+    figures = [f"list {name}" for name in QUESTIONS] + ["open a group"]
+    answers = [f"{name} {1e3 * result.median(BROWSED, f'{name}, s'):.0f} ms" for name in figures]
+    told.append(
+        f"{GROUPS:,} finished: index {result.median(BROWSED, 'index, cpu s'):.1f} s of a core, " + ", ".join(answers)
     )
+    if "rollouts, longest task, ms" in result.samples[BROWSED]:
+        most = max(result.median(BROWSED, f"{view}, longest task, ms") for view in ("overview", "rollouts"))
+        drawn = result.median(BROWSED, "overview, processor ms")
+        told.append(
+            f"the page does not listen for {most:.0f} ms at most (all that the overview takes of a core: {drawn:.0f})"
+        )
+    return "; ".join(told)
 
 
 if __name__ == "__main__":
