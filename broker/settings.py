@@ -178,7 +178,7 @@ def explain(kind: type[BaseModel], section: str, problem: Mapping[str, Any]) -> 
             f'did you mean "{near[0]}"?' if near else f"known keys: {', '.join(known_keys(kind, problem['loc'][:-1]))}"
         )
         return f"{where}: unknown key; nothing was started; {hint}"
-    return f"{where} = {problem.get('input')!r}: {problem['msg']}; nothing was started; correct the run file"
+    return f"{where} = {problem.get('input')!r}: {problem['msg']}; nothing was started; correct it"
 
 
 def known_keys(kind: type[BaseModel], path: tuple[Any, ...]) -> list[str]:

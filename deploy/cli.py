@@ -7,6 +7,8 @@ Imports no heavy library: `--help` and `--check` answer at once.
 from __future__ import annotations
 
 import sys
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
@@ -24,7 +26,28 @@ from deploy.commands.server import redis
 from deploy.commands.simulation import simulate
 from deploy.commands.watching import status, top
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Asynchronous RLHF.")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def say_version(asked: bool) -> None:
+    if asked:
+        print(f"tidemill {version('tidemill')}")
+        raise typer.Exit
+
+
+@app.callback()
+def tidemill(
+    _: Annotated[
+        bool, typer.Option("--version", callback=say_version, is_eager=True, help="which one this is")
+    ] = False,
+) -> None:
+    """Asynchronous RLHF through Redis streams. Begin with `tidemill run`, look with `tidemill status`."""
+
 
 for command in (
     run,

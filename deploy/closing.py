@@ -26,14 +26,24 @@ def closing_lines(folder: Path, report: Mapping[str, Any], curve: Path | None) -
     if curve is not None:
         yield f"curve: {curve}"
     yield "next:"
-    yield f"  tidemill report {folder.name}"
+    yield from next_commands(folder, report)
+
+
+def next_commands(folder: Path, report: Mapping[str, Any]) -> Iterator[str]:
+    """What a person may want to type now, most useful first."""
+    if not report["finished"]:
+        yield f"  tidemill resume {folder.name}"
+    if buried := report["books"]["buried"] + report["evaluation_books"]["buried"]:
+        yield f"  tidemill inspect dead {folder.name}    # why {buried:,} groups are buried"
+    yield f"  tidemill dashboard {folder.name}    # every answer, in a browser"
     yield f"  tidemill inspect ledger {folder.name}"
-    yield f"  tidemill run {shipped_name(folder)} train.staleness=4 run.seed=1"
+    if name := shipped_name(folder):
+        yield f"  tidemill run {name} train.staleness=4 run.seed=1"
 
 
 def shipped_name(folder: Path) -> str:
-    """The run's own name if it is a shipped one; folders are called NAME-DATE-TIME."""
-    return next((name for name in shipped_runs() if folder.name.startswith(f"{name}-")), "addition")
+    """Of the shipped run it is, or nothing; folders are called NAME-DATE-TIME."""
+    return next((name for name in shipped_runs() if folder.name.startswith(f"{name}-")), "")
 
 
 def speeds(report: Mapping[str, Any]) -> str:

@@ -203,7 +203,8 @@ def decided(decision: Decision) -> Text:
 def trouble(snapshot: Snapshot, found: Sequence[Finding]) -> list[RenderableType]:
     """What is stuck and why, or that nothing is."""
     if not snapshot.live:
-        words = f"ended: {snapshot.finished}" if snapshot.finished else "not running; this is how it was last seen"
+        last = f"not running; this is how it was last seen; `tidemill resume {snapshot.run}` goes on"
+        words = f"ended: {snapshot.finished}" if snapshot.finished else last
         return [Text(words, style="bold")]
     if not found:
         return [Text("ended: " + snapshot.finished, style="bold")] if snapshot.finished else [Text("nothing is stuck")]

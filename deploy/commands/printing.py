@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from deploy.plain_text import plain
@@ -34,7 +34,9 @@ def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
     if not rows:
         console.print("nothing there")
         return
-    table = Table(*rows[0], box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    table = Table(
+        *(Column(name, overflow="fold") for name in rows[0]), box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False
+    )
     for row in rows:
         table.add_row(*(Text(plain(cell(row.get(name)))) for name in rows[0]))
     console.print(table)

@@ -23,7 +23,10 @@ Elsewhere = Annotated[bool, typer.Option("--elsewhere", help="its processes are 
 
 def run(
     name: Annotated[str, typer.Argument(help="a shipped run or a TOML file")] = "addition",
-    overrides: Annotated[list[str] | None, typer.Argument(metavar="[SECTION.KEY=VALUE]...")] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SECTION.KEY=VALUE]...", help="what differs from the file, as train.lr=1e-4"),
+    ] = None,
     check: Annotated[bool, typer.Option(help="check the settings and start nothing")] = False,
     slots: Annotated[int | None, typer.Option(help="slots that move between pools")] = None,
     elsewhere: Elsewhere = False,

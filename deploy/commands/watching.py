@@ -29,7 +29,7 @@ def status(run: RunName = "latest", as_json: AsJson = False) -> None:
 
 
 def top(run: RunName = "latest") -> None:
-    """The same, redrawn every second; q ends it."""
+    """What `status` shows, redrawn every second; q ends it."""
     import asyncio
 
     from deploy.top import watch

@@ -62,8 +62,24 @@ def test_the_curve_is_a_picture_and_the_end_names_it(folder: Path) -> None:
     assert path is not None
     assert path.read_bytes().startswith(b"\x89PNG")
     said = "\n".join(closing_lines(folder, make_report(folder), path))
-    for words in ("held-out accuracy 0.400 → 0.900", "2 steps in 60 s, 64 completions/s", str(path), "tidemill report"):
+    for words in (
+        "held-out accuracy 0.400 → 0.900",
+        "2 steps in 60 s, 64 completions/s",
+        str(path),
+        "tidemill dashboard",
+    ):
         assert words in said
+    assert "resume" not in said
+    assert "inspect dead" not in said
+
+
+def test_the_end_of_a_run_that_has_not_ended_names_what_goes_on_and_what_was_buried(folder: Path) -> None:
+    report: dict[str, Any] = {**make_report(folder), "finished": ""}
+    report["books"] = {**report["books"], "buried": 1024}
+    said = list(closing_lines(folder, report, None))
+    commands = said[said.index("next:") + 1 :]
+    assert commands[0] == f"  tidemill resume {folder.name}"
+    assert commands[1] == f"  tidemill inspect dead {folder.name}    # why 1,024 groups are buried"
 
 
 def test_a_growing_file_gives_each_whole_line_once(tmp_path: Path) -> None:
@@ -129,4 +145,4 @@ def test_of_a_long_prompt_the_end_is_shown() -> None:
 
 def test_the_end_proposes_the_same_run_again(tmp_path: Path) -> None:
     assert shipped_name(tmp_path / "long-tail-20300101-120000") == "long-tail"
-    assert shipped_name(tmp_path / "mine-20300101-120000") == "addition"
+    assert shipped_name(tmp_path / "mine-20300101-120000") == ""
