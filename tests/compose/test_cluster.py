@@ -86,8 +86,7 @@ def test_redis_cli_looks_and_changes_nothing_and_no_account_can_do_everything(cl
     assert int(asked(f"HLEN '{key}'")) > 0
     for user, words in (("visitor", f"DEL '{key}'"), ("tidemill", "FLUSHALL"), ("tidemill", "CONFIG SET dir /tmp")):
         assert "NOPERM" in asked(words, user), (user, words)
-    assert "WRONGPASS" in asked("PING", "default")
-    assert "NOAUTH" in cluster.compose("exec", "-T", "redis", "redis-cli", "PING")
+    assert asked("PING", "default").startswith("NOAUTH"), "whoever names nobody, or says the password alone"
 
 
 def test_ports_are_open_on_loopback_only_and_the_dashboard_asks_for_its_token(cluster: Cluster) -> None:
