@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from scheduler.placements.pressure import Pressure
+from scheduler.settings import SchedulerSection
 from scheduler.simulation.comparison import Comparison, Played, gathered, played, side_by_side
 from scheduler.simulation.outcome import Outcome
 from scheduler.simulation.static_search import best_static
@@ -68,7 +68,7 @@ def seed_kept(place: Path, load: Workload, slots: int, split: Mapping[str, int],
 
 
 def seed_played(load: Workload, slots: int, split: Mapping[str, int], recorded: int, seed: int) -> Part:
-    outcomes, fluid = played(load, slots, split, Pressure(), OURS, recorded, seed)
+    outcomes, fluid = played(load, slots, split, SchedulerSection(placement=OURS), recorded, seed)
     return {"outcomes": [asdict(one) for one in outcomes], "fluid": fluid}
 
 

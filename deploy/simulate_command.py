@@ -17,6 +17,7 @@ from rich.table import Table
 
 from broker.errors import Misconfigured
 from deploy.recorded_load import recorded_load
+from deploy.run_check import saved_run
 from deploy.simulation_picture import draw_comparison
 from scheduler.placements import create
 from scheduler.settings import SchedulerSection
@@ -51,6 +52,14 @@ def loads_named(names: Sequence[str], trace: Path | None, slots: int, versions: 
     return found
 
 
+def scheduler_of(placement: str, trace: Path | None) -> SchedulerSection:
+    """A placement under the default settings, or under those of the recorded run. Raises Misconfigured."""
+    recorded = saved_run(trace).scheduler if trace is not None else SchedulerSection()
+    settings = recorded.model_copy(update={"placement": placement})
+    create(settings)
+    return settings
+
+
 def with_move_s(load: Workload, move_s: float) -> dict[str, object]:
     return {pool: replace(shape, move_s=move_s) for pool, shape in load.shapes.items()}
 
@@ -59,7 +68,7 @@ def perform(
     loads: Sequence[Workload],
     slots: int,
     seeds: int,
-    placement: str,
+    settings: SchedulerSection,
     out: Path | None,
     console: Console,
     told: Told,
@@ -69,10 +78,9 @@ def perform(
     """Simulate each workload; tables or JSON to the terminal, JSON and pictures into `out`; `told` hears what is done
     meanwhile.
     """
-    rule = create(SchedulerSection(placement=placement))
     comparisons: list[Comparison] = []
     for load in loads:
-        one = compare(load, slots, range(seeds), rule, placement, told)
+        one = compare(load, slots, range(seeds), settings, told)
         comparisons.append(one)
         if not as_json:
             console.print(table_of(one))

@@ -244,6 +244,10 @@ class Life:
     first_wait_s: float
     busy_s: float
     wait_s: float
+    places: float = 0.0
+    """Groups it works on at once; 0 where it did not say."""
+    half_at: float = 0.0
+    """Groups in hand at which it has half the speed it comes near to with many."""
 
     @property
     def worked_s(self) -> float:
@@ -262,7 +266,13 @@ def lives_with(lives: Mapping[str, Life], beats: Mapping[str, Mapping[str, Any]]
         known = result.get(key)
         first = (known.first_busy_s, known.first_wait_s) if known else (busy, wait)
         result[key] = Life(
-            role=str(beat["role"]), first_busy_s=first[0], first_wait_s=first[1], busy_s=busy, wait_s=wait
+            role=str(beat["role"]),
+            first_busy_s=first[0],
+            first_wait_s=first[1],
+            busy_s=busy,
+            wait_s=wait,
+            places=float(beat.get("places", 0.0)),
+            half_at=float(beat.get("half_at", 0.0)),
         )
     return result
 

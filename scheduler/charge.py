@@ -74,19 +74,10 @@ class Charge:
     async def close(self) -> None:
         await self.lookout.run.close()
 
-    @property
-    def rules(self) -> Rules:
-        return Rules(
-            horizon_s=self.settings.horizon_s,
-            dwell_s=self.settings.dwell_s,
-            switching=self.settings.switching,
-            drain_s=self.settings.drain_s,
-        )
-
     def decide(self, observation: Observation, *, is_open: bool) -> Decision:
         """What to do about what is seen."""
         targets = self.targets(observation) if is_open else opening(observation, self.pools)
-        return plan(observation, self.pools, targets, self.rules)
+        return plan(observation, self.pools, targets, Rules.of(self.settings))
 
     def targets(self, observation: Observation) -> Targets:
         """The placement's word. One that fails costs no more than its word: slots stay, minima are still kept, and the

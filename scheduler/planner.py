@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 
 from scheduler.forecast import stages
@@ -29,6 +29,7 @@ from scheduler.lifecycle import WORKING, State
 from scheduler.observation import Observation, Slot
 from scheduler.placements.base import Targets
 from scheduler.pools import Pool
+from scheduler.settings import SchedulerSection
 from scheduler.worth import move_s, outlook
 
 WINDOW_S = 1800.0
@@ -43,6 +44,10 @@ class Rules:
     dwell_s: float = 30.0
     switching: float = 0.02
     drain_s: float = 60.0
+
+    @classmethod
+    def of(cls, settings: SchedulerSection) -> Rules:
+        return cls(**{rule.name: getattr(settings, rule.name) for rule in fields(cls)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

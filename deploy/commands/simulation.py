@@ -26,9 +26,9 @@ def simulate(
 ) -> None:
     """Try a placement on virtual slots: against static splits, co-location, a utilisation rule and an oracle."""
     from deploy.commands.bars import sentences
-    from deploy.simulate_command import loads_named, perform
+    from deploy.simulate_command import loads_named, perform, scheduler_of
 
     folder = find_run(trace, runs_root()) if trace else None
     loads = loads_named(workloads or ["drift"], folder, slots, versions, move_cost)
     with sentences("simulating", console) as told:
-        perform(loads, slots, seeds, placement, out, console, told, as_json=as_json)
+        perform(loads, slots, seeds, scheduler_of(placement, folder), out, console, told, as_json=as_json)

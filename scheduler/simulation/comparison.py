@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from scheduler.placements.base import Placement
+from scheduler.settings import SchedulerSection
 from scheduler.simulation.colocation import colocated
-from scheduler.simulation.controllers import ORACLES, Oracle, Scheduled, static, utilisation
+from scheduler.simulation.controllers import ORACLES, Oracle, ours, static, utilisation
 from scheduler.simulation.outcome import Outcome
 from scheduler.simulation.static_search import best_static
 from scheduler.simulation.workload import Cargo, Workload
@@ -98,19 +98,18 @@ def compare(
     load: Workload,
     slots: int,
     seeds: Sequence[int],
-    placement: Placement,
-    name: str,
+    settings: SchedulerSection,
     told: Told = lambda _: None,
     *,
     processes: int = 1,
 ) -> Comparison:
-    """Play every system on every seed, `processes` seeds at once. The static split is searched on the first seed,
-    knowing it whole.
+    """Play every system on every seed, `processes` seeds at once, ours as `settings` say. The static split is searched
+    on the first seed, knowing it whole.
     """
     told(f"{load.name}, {slots} slots: searching the best static split")
     split = best_static(Cargo(load, seeds[0], slots))
-    play = partial(played, load, slots, split, placement, name, seeds[0])
-    return gathered(load, slots, name, split, side_by_side(play, seeds, processes), told)
+    play = partial(played, load, slots, split, settings, seeds[0])
+    return gathered(load, slots, settings.placement, split, side_by_side(play, seeds, processes), told)
 
 
 def side_by_side(play: Callable[[int], T], seeds: Sequence[int], processes: int) -> Iterator[T]:
@@ -134,19 +133,17 @@ def gathered(
 
 
 def played(
-    load: Workload, slots: int, split: Mapping[str, int], placement: Placement, name: str, recorded: int, seed: int
+    load: Workload, slots: int, split: Mapping[str, int], settings: SchedulerSection, recorded: int, seed: int
 ) -> Played:
     """Every system on one seed, and the fluid optimum; `recorded` is the seed whose course is kept."""
     cargo = Cargo(load, seed, slots)
-    return list(systems(cargo, split, placement, name, records=seed == recorded)), cargo.fluid_throughput()
+    return list(systems(cargo, split, settings, records=seed == recorded)), cargo.fluid_throughput()
 
 
-def systems(
-    cargo: Cargo, split: Mapping[str, int], placement: Placement, name: str, *, records: bool
-) -> Iterator[Outcome]:
+def systems(cargo: Cargo, split: Mapping[str, int], settings: SchedulerSection, *, records: bool) -> Iterator[Outcome]:
     """Ours first."""
     load = cargo.workload
-    yield World(cargo, Scheduled(name, placement, load), records=records).run()
+    yield World(cargo, ours(load, settings), records=records).run()
     yield World(cargo, static(load, split)).run()
     yield colocated(cargo)
     yield World(cargo, utilisation(load)).run()

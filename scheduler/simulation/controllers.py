@@ -12,12 +12,14 @@ from dataclasses import dataclass, field, replace
 from broker.streams import SCORED
 from scheduler.forecast import stages, whole_split
 from scheduler.observation import Observation, Service, Slot
+from scheduler.placements import create
 from scheduler.placements.base import Placement, Targets
 from scheduler.placements.fixed import Fixed
 from scheduler.placements.pressure import Pressure
 from scheduler.planner import Decision, Move, Rules, plan
 from scheduler.pools import SHIPPED, Pool
 from scheduler.rates import Rates
+from scheduler.settings import SchedulerSection
 from scheduler.simulation.scaling import fluid_slots
 from scheduler.simulation.view import reported
 from scheduler.simulation.workload import Workload
@@ -76,10 +78,11 @@ class Scheduled:
         return self.rates.service()
 
 
-def ours(
-    load: Workload, *, name: str = "pressure", placement: Placement | None = None, rules: Rules | None = None
-) -> Scheduled:
-    return Scheduled(name, placement or Pressure(), load, rules=rules)
+def ours(load: Workload, settings: SchedulerSection) -> Scheduled:
+    """As `[scheduler]` says. Raises Misconfigured for a placement that is not there."""
+    made = Scheduled(settings.placement, create(settings), load, rules=Rules.of(settings), every_s=settings.every_s)
+    made.rates.memory_s = settings.memory_s
+    return made
 
 
 def static(load: Workload, split: Mapping[str, int]) -> Scheduled:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -11,13 +12,19 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from broker.archive import Archive
 from broker.errors import Misconfigured
 from deploy.commands import bars
 from deploy.commands.simulation import simulate
 from deploy.recorded_load import recorded_load
 from deploy.run_settings import RunSettings
-from deploy.simulate_command import loads_named, perform
+from deploy.simulate_command import loads_named, perform, scheduler_of
+from scheduler.settings import SchedulerSection
+from scheduler.simulation.controllers import ours
+from scheduler.simulation.workload import Workload
 from scheduler.simulation.workloads import WORKLOADS
+from tests.contract.broker_world import group, rolled
+from tests.unit.test_archive import trained
 
 
 def life(role: str, worked_s: float) -> dict[str, str | float]:
@@ -85,6 +92,40 @@ def test_a_recorded_run_becomes_a_workload_of_its_own_costs(recorded: Path) -> N
     assert sum(value for _, value in load.costs["judge"]) / 8 / 0.8 * 32 == pytest.approx(3.0 + 1.0)
 
 
+def test_a_recording_says_how_many_groups_a_slot_holds_and_how_much_they_differ(recorded: Path) -> None:
+    kept = json.loads((recorded / "snapshot.json").read_text())
+    told = {"slot-1 2": (2.0, 0.25), "slot-2 3": (4.0, 0.75), "slot-2 4": (8.0, 0.0), "reward-0 5": (64.0, 0.0)}
+    for name, (places, half_at) in told.items():
+        kept["lives"][name] |= {"places": places, "half_at": half_at}
+    (recorded / "snapshot.json").write_text(json.dumps(kept))
+    archive = Archive(recorded / "groups", "trainer-0")
+    for version, siblings in ((1, 2), (1, 4), (2, 8), (2, 16)):  # three tokens each
+        trained(archive, rolled(group(f"story/{version}/{siblings}", size=siblings)), version)
+    load = recorded_load(recorded, slots=4)
+    assert {pool: (shape.places, shape.half_at) for pool, shape in load.shapes.items()} == {
+        "rollout": (3.0, 0.5),
+        "judge": (8.0, 0.0),
+        "train": (1.0, 0.0),
+    }
+    assert load.spread == pytest.approx(math.log(2) / math.sqrt(2)), "versions differ more than groups of one"
+
+
+def test_a_recorded_run_is_simulated_as_it_was_scheduled(recorded: Path) -> None:
+    settings = RunSettings()
+    scheduler = settings.scheduler.model_copy(update={"every_s": 1.0, "dwell_s": 5.0, "memory_s": 10.0})
+    settings.model_copy(update={"scheduler": scheduler}).save(recorded)
+    found = ours(recorded_load(recorded, slots=4), scheduler_of("proportional", recorded))
+    assert (found.name, found.every_s, found.rules.dwell_s, found.rates.memory_s) == ("proportional", 1.0, 5.0, 10.0)
+    assert scheduler_of("pressure", None) == SchedulerSection()
+    with pytest.raises(Misconfigured, match="placement"):
+        scheduler_of("presure", recorded)
+
+
+def test_what_a_recording_does_not_say_keeps_a_workloads_own_value(recorded: Path) -> None:
+    load, usual = recorded_load(recorded, slots=4), Workload(name="", about="")
+    assert (load.shapes, load.spread) == (usual.shapes, usual.spread)
+
+
 def test_a_run_too_short_to_say_anything_is_refused(recorded: Path) -> None:
     lines = (recorded / "steps.jsonl").read_text().splitlines()[:2]
     (recorded / "steps.jsonl").write_text("\n".join(lines) + "\n")
@@ -95,7 +136,8 @@ def test_a_run_too_short_to_say_anything_is_refused(recorded: Path) -> None:
 def test_a_simulation_is_told_in_a_table_in_json_and_in_a_picture(recorded: Path, tmp_path: Path) -> None:
     words, heard = io.StringIO(), list[str]()
     loads = [replace(WORKLOADS["drift"], versions=6), recorded_load(recorded, slots=4)]
-    perform(loads, 4, 1, "pressure", tmp_path / "out", Console(file=words, width=200), heard.append, as_json=False)
+    console = Console(file=words, width=200)
+    perform(loads, 4, 1, SchedulerSection(), tmp_path / "out", console, heard.append, as_json=False)
     told = words.getvalue()
     assert heard[0] == "drift, 4 slots: searching the best static split"
     for system in ("pressure", "oracle", "best static split", "synchronous co-location", "utilisation rule"):

@@ -13,6 +13,7 @@ from scheduler.lifecycle import State
 from scheduler.observation import Service
 from scheduler.placements.fixed import Fixed
 from scheduler.placements.pressure import Pressure
+from scheduler.settings import SchedulerSection
 from scheduler.simulation.colocation import colocated, slot_s
 from scheduler.simulation.comparison import COLOCATED, ORACLE, STATIC, compare
 from scheduler.simulation.controllers import Scheduled, static
@@ -158,7 +159,7 @@ def test_a_thousand_slots_are_within_five_percent_of_the_fluid_optimum_too() -> 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", ["drift", "judge-heavy"])
 def test_under_drift_most_of_what_an_oracle_gains_over_the_best_static_split_is_gained(name: str) -> None:
-    one = compare(WORKLOADS[name].shortened(200), 64, [0, 1, 2], Pressure(), "pressure")
+    one = compare(WORKLOADS[name].shortened(200), 64, [0, 1, 2], SchedulerSection())
     assert one.ratios()["of_oracles_gain"] > 0.8, one.ratios()
     assert one.mean("pressure", "switching_share") < 0.02
     assert one.mean("pressure", "moves_per_slot_hour") < 3
@@ -188,7 +189,7 @@ def test_a_course_shows_training_while_it_goes_on() -> None:
 
 def test_seeds_played_at_once_give_the_same_figures() -> None:
     load = small("constant", versions=6)
-    alone, together = (compare(load, 6, [0, 1], Pressure(), "pressure", processes=count) for count in (1, 2))
+    alone, together = (compare(load, 6, [0, 1], SchedulerSection(), processes=count) for count in (1, 2))
     assert alone.facts() == together.facts()
 
 
@@ -206,7 +207,7 @@ def test_all_divisions_are_ranked_and_the_best_found_is_better_than_its_neighbou
 
 def test_a_comparison_plays_every_system_on_the_same_groups() -> None:
     load = small("judge-heavy", versions=10)
-    one = compare(load, 12, [0, 1], Pressure(), "pressure")
+    one = compare(load, 12, [0, 1], SchedulerSection())
     assert set(one.outcomes) == {"pressure", STATIC, COLOCATED, "utilisation rule", ORACLE}
     assert all(len(found) == 2 for found in one.outcomes.values())
     assert all(
@@ -283,7 +284,7 @@ def test_where_training_scales_badly_the_right_division_is_found_by_measuring() 
 
 def test_every_system_pays_for_a_gang_that_scales_badly() -> None:
     linear, bad = (
-        compare(replace(small("drift", 10), scaling=scaling), 12, [0], Pressure(), "pressure") for scaling in (1.0, 0.5)
+        compare(replace(small("drift", 10), scaling=scaling), 12, [0], SchedulerSection()) for scaling in (1.0, 0.5)
     )
     assert bad.fluid[0] < linear.fluid[0]
     assert bad.static["train"] > linear.static["train"]
