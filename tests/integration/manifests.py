@@ -57,6 +57,11 @@ def container(workload: Object) -> Object:
     return one
 
 
+def first_containers(workload: Object) -> list[Object]:
+    """Those that must have ended well before the container starts."""
+    return pod(workload).get("initContainers", [])
+
+
 def roles(objects: list[Object]) -> dict[str, Object]:
     """Workloads that run our image, by what they are."""
     return {pod_labels(one)[PART]: one for one in of_kind(objects, *WORKLOADS).values() if PART in pod_labels(one)}

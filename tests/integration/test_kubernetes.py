@@ -9,19 +9,14 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
 import pytest
-import redis
 import typer
 import yaml
 
-from broker.embedded_server import find_server_file
 from deploy.cli import app
 from deploy.run_check import load_run
 from scheduler.devices import VISIBLE
@@ -33,6 +28,7 @@ from tests.integration.manifests import (
     built,
     container,
     environment,
+    first_containers,
     of_kind,
     pod,
     pod_labels,
@@ -40,7 +36,6 @@ from tests.integration.manifests import (
     secrets_asked,
     selects,
 )
-from tests.integration.test_launcher import until
 
 ROOT = FOLDER.parents[1]
 IMAGES = ROOT / "deploy" / "images"
@@ -136,7 +131,8 @@ def test_whatever_is_named_exists(objects: list[Object]) -> None:
         assert [ask[:2] for ask in secrets_asked(workload) if not ask[2] and ask[:2] not in made] == []
         volumes = pod(workload)["volumes"] + workload["spec"].get("volumeClaimTemplates", [])
         there = {one.get("name") or one["metadata"]["name"] for one in volumes}
-        assert {mount["name"] for mount in container(workload)["volumeMounts"]} == there
+        used = [mount for one in (container(workload), *first_containers(workload)) for mount in one["volumeMounts"]]
+        assert {mount["name"] for mount in used} == there
         claims = {one["persistentVolumeClaim"]["claimName"] for one in volumes if "persistentVolumeClaim" in one}
         assert claims <= set(of_kind(objects, "PersistentVolumeClaim"))
         assert workload["spec"].get("serviceName", "slot") in of_kind(objects, "Service")
@@ -144,7 +140,7 @@ def test_whatever_is_named_exists(objects: list[Object]) -> None:
         if file := told.get("TIDEMILL_BROKER_PASSWORD_FILE"):
             mounts = {mount["name"]: mount["mountPath"] for mount in container(workload)["volumeMounts"]}
             assert file == f"{mounts['password']}/redis-password"
-            host = re.fullmatch(r"redis://(\w+):(\d+)/0", told["TIDEMILL_BROKER_URL"])
+            host = re.fullmatch(r"redis://tidemill@(\w+):(\d+)/0", told["TIDEMILL_BROKER_URL"])
             assert host and of_kind(objects, "Service")[host[1]]["spec"]["ports"][0]["port"] == int(host[2])
 
 
@@ -165,12 +161,13 @@ def test_pods_may_do_no_more_than_they_must(objects: list[Object]) -> None:
     """Kubernetes' "restricted" standard; and the account is the image's own."""
     account = re.search(r"useradd --uid (\d+)", (IMAGES / "Dockerfile").read_text())
     for name, workload in of_kind(objects, *WORKLOADS).items():
-        whole, own = pod(workload)["securityContext"], container(workload)["securityContext"]
+        whole = pod(workload)["securityContext"]
         assert whole["runAsNonRoot"] and whole["seccompProfile"] == {"type": "RuntimeDefault"}
-        assert own == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+        for one in (container(workload), *first_containers(workload)):
+            assert one["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+            assert one["resources"]["requests"].keys() == {"cpu", "memory"}
         assert not pod(workload)["automountServiceAccountToken"]
         assert account and (name == "redis" or whole["runAsUser"] == int(account[1]) == whole["fsGroup"])
-        assert container(workload)["resources"]["requests"].keys() == {"cpu", "memory"}
 
 
 def test_nobody_is_cut_off_while_it_drains_or_killed_while_its_own_rules_still_work(
@@ -246,41 +243,3 @@ def test_operations_types_what_kubectl_understands_and_names_what_is_there() -> 
     (secret,) = [line for line in typed if "create secret" in line]
     done = subprocess.run([*BASH, f"{secret} --dry-run=client -o yaml"], capture_output=True, text=True, check=True)
     assert list(yaml.safe_load(done.stdout)["data"]) == ["redis-password"]
-
-
-def test_the_server_starts_as_written_with_its_password_and_log_and_shows_neither_to_others(tmp_path: Path) -> None:
-    """Its own command, with a Valkey under Redis' name and other places for its files."""
-    workload = of_kind(built(FOLDER), "StatefulSet")["redis"]
-    with server_of(container(workload), tmp_path) as (process, client):
-        until(lambda: answers(client), 15)
-        settings: Any = client.config_get("maxmemory*", "append*")
-        assert settings["maxmemory-policy"] == "noeviction" and settings["maxmemory"] == str(2**30)
-        assert (settings["appendonly"], settings["appendfsync"]) == ("yes", "everysec")
-        assert b"a-secret" not in Path(f"/proc/{process.pid}/cmdline").read_bytes()
-        with pytest.raises(redis.AuthenticationError):
-            redis.Redis(unix_socket_path=str(tmp_path / "socket")).ping()
-
-
-@contextmanager
-def server_of(container: Object, folder: Path) -> Generator[tuple[subprocess.Popen[bytes], redis.Redis]]:
-    (folder / "redis-server").symlink_to(find_server_file())
-    (folder / "redis-password").write_text("a-secret")
-    script = container["command"][2].replace("/etc/tidemill", str(folder)).replace("dir /data", f"dir {folder}")
-    script = script.replace('save ""', f'save ""\nport 0\nunixsocket {folder}/socket')
-    told = {one["name"]: one["value"] for one in container["env"]}
-    env = {**told, "PATH": f"{folder}:{os.environ['PATH']}"}
-    process = subprocess.Popen(["sh", "-c", script], env=env, stdout=sys.stderr, cwd=folder)
-    client = redis.Redis(unix_socket_path=str(folder / "socket"), password="a-secret", decode_responses=True)
-    try:
-        yield process, client
-    finally:
-        client.close()
-        process.terminate()
-        process.wait(20)
-
-
-def answers(client: redis.Redis) -> bool:
-    try:
-        return bool(client.ping())
-    except redis.ConnectionError:
-        return False

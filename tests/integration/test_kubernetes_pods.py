@@ -13,18 +13,32 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
+from redis.exceptions import NoPermissionError
 
 from broker.embedded_server import find_server_file
 from deploy.run_check import load_run
 from deploy.run_folder import new_run_folder
-from tests.integration.manifests import FOLDER, Object, built, container, environment, of_kind, pod, roles
+from tests.integration.manifests import (
+    FOLDER,
+    Object,
+    built,
+    container,
+    environment,
+    first_containers,
+    of_kind,
+    pod,
+    roles,
+)
 from tests.integration.slurm_cluster import free_ports
 from tests.integration.test_launcher import QUICK, assert_balanced, lay_model, left_over, report_of, until
 
 IMAGES = FOLDER.parent / "images" / "bin"
 STEPS = 60
+SECRET = "a-secret-of-a-test"
 
 
 def names_of(workload: Object) -> list[str]:
@@ -41,12 +55,14 @@ class Kubelet:
 
     def __init__(self, objects: list[Object], folder: Path) -> None:
         self.objects, self.folder = objects, folder
-        redis_port, dashboard_port = free_ports(2)
+        self.redis_port, dashboard_port = free_ports(2)
         self.instead = {
             "/etc/tidemill": str(folder / "secret"),
+            "/etc/accounts": str(folder / "accounts"),
+            "/opt/tidemill": str(FOLDER.parents[1]),
             "/data": str(folder / "data"),
-            'save ""': f'save ""\nport {redis_port}',
-            "redis://redis:6379": f"redis://127.0.0.1:{redis_port}",
+            'save ""': f'save ""\nport {self.redis_port}',
+            "tidemill@redis:6379": f"tidemill@127.0.0.1:{self.redis_port}",
             "0.0.0.0:9400": "127.0.0.1:0",
             "8300": str(dashboard_port),
         }
@@ -72,6 +88,8 @@ class Kubelet:
         entry = [] if "command" in container(workload) else ["enter.sh"]
         words = entry + container(workload).get("command", []) + container(workload).get("args", [])
         env = self.told(workload, name)
+        for first in first_containers(workload):
+            subprocess.run(["env", *map(self.here, first["command"])], env=env, check=True, cwd=self.folder)
         with (self.folder / f"{name}.said").open("wb") as said:
             argv = [self.here(word) for word in words]
             self.pods[name] = subprocess.Popen(
@@ -109,9 +127,9 @@ def answers(url: str) -> bool:
 @pytest.fixture
 def kubelet(tmp_path: Path) -> Iterator[Kubelet]:
     one = Kubelet(built(FOLDER / "cpu"), tmp_path)
-    for folder in ("secret", "data"):
+    for folder in ("secret", "accounts", "data"):
         (tmp_path / folder).mkdir()
-    (tmp_path / "secret" / "redis-password").write_text("a-secret-of-a-test")
+    (tmp_path / "secret" / "redis-password").write_text(SECRET)
     (tmp_path / "redis-server").symlink_to(find_server_file())
     try:
         yield one
@@ -120,6 +138,30 @@ def kubelet(tmp_path: Path) -> Iterator[Kubelet]:
             process.kill()
             process.wait()
     assert left_over(tmp_path) == []
+
+
+def test_the_server_knows_an_account_with_few_rights_but_no_password(kubelet: Kubelet) -> None:
+    kubelet.start(of_kind(kubelet.objects, "StatefulSet")["redis"], "redis-0")
+    server = ("127.0.0.1", kubelet.redis_port)
+    with redis.Redis(*server, username="tidemill", password=SECRET) as client:
+        until(lambda: pings(client), 15)
+        said: Any = client.info()
+        assert (said["maxmemory_policy"], said["maxmemory"], said["aof_enabled"]) == ("noeviction", 2**30, 1)
+        with pytest.raises(NoPermissionError):
+            client.flushall()
+    with redis.Redis(*server) as stranger, pytest.raises(redis.AuthenticationError):
+        stranger.ping()
+    command = Path(f"/proc/{kubelet.pods['redis-0'].pid}/cmdline").read_text()
+    assert "redis-server" in command and SECRET not in command
+    assert SECRET not in (kubelet.folder / "accounts" / "accounts.acl").read_text() + kubelet.said("redis-0")
+    assert kubelet.end("redis-0") == {"redis-0": 0}
+
+
+def pings(client: redis.Redis) -> bool:
+    try:
+        return bool(client.ping())
+    except redis.ConnectionError:
+        return False
 
 
 @pytest.mark.nightly
