@@ -6,6 +6,8 @@ Skipped, and says so, where there is no Prometheus.
 
 from __future__ import annotations
 
+import json
+import re
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,13 +17,14 @@ import pytest
 import yaml
 
 from broker.measures import MEASURES, Measure
-from tests.integration.prometheus import ALERTS, CONFIG, Prometheus, needs_promtool, prometheus, promtool
+from tests.integration.prometheus import ALERTS, CONFIG, IMAGES, Prometheus, needs_promtool, prometheus, promtool
 from tests.integration.test_launcher import SLOWER, Launched, left_over, made, until
 
 __all__ = ["made"]
 
 pytestmark = needs_promtool
 
+DASHBOARD = IMAGES / "grafana.json"
 RULES = Path(__file__).with_name("prometheus-alerts.yml")
 ALWAYS = {"job", "instance", "run", "role", "process"}
 EVENTS = {
@@ -34,6 +37,10 @@ EVENTS = {
     "process_ends",
 }
 """Counted when they happen, which they need not while a run is well."""
+NEED_NOT_ANSWER = {"Moves a minute", "Ends of controllers", "Tried again, given back, lost"}
+"""Panels that show nothing but such."""
+OPTIONAL = {"reason"}
+"""Labels that are empty where they say nothing."""
 
 
 def test_the_shipped_files_are_sound_to_prometheus() -> None:
@@ -55,6 +62,24 @@ def alerts() -> list[str]:
     return [rule["alert"] for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
 
 
+def test_every_expression_of_the_dashboard_is_one_to_prometheus(tmp_path: Path) -> None:
+    said = [target["expr"] for panel in panels() for target in panel["targets"]]
+    rules = [{"record": f"panel:{number}", "expr": asked(expression)} for number, expression in enumerate(said)]
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
+    assert f"{len(said)} rules found" in promtool("check", "rules", tmp_path / "rules.yml")
+    assert all('{run=~"$run"' in expression for expression in said), "a panel shows every run, whichever was chosen"
+
+
+def panels() -> list[dict[str, Any]]:
+    """Those of the dashboard that ask for something."""
+    return [panel for panel in json.loads(DASHBOARD.read_text())["panels"] if panel["type"] != "row"]
+
+
+def asked(expression: str) -> str:
+    """As Grafana asks it, with all runs chosen."""
+    return expression.replace("$run", ".*").replace("$__rate_interval", "20s")
+
+
 @pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_a_run_is_found_and_every_documented_series_arrives(made: Callable[..., Path]) -> None:
@@ -70,6 +95,8 @@ def test_a_run_is_found_and_every_documented_series_arrives(made: Callable[..., 
                 assert_as_documented(server, what)
         for process in server.targets():
             assert_lints(server, process)
+        for panel in panels():
+            assert_shows(server, panel)
         until(lambda: all(rule["health"] == "ok" for rule in rules(server)), 30)
         assert [rule["name"] for rule in rules(server) if rule["state"] == "firing"] == []
         launched.interrupt()
@@ -123,6 +150,15 @@ def assert_lints(server: Prometheus, process: str) -> None:
     (up,) = server.query(f'up{{process="{process}"}}')
     with urllib.request.urlopen(f"http://{up['metric']['instance']}/metrics", timeout=10) as answer:
         promtool("check", "metrics", said=answer.read().decode())
+
+
+def assert_shows(server: Prometheus, panel: dict[str, Any]) -> None:
+    """Something, under the names that its legend says."""
+    for target in panel["targets"]:
+        said = server.query(asked(target["expr"]))
+        assert said or panel["title"] in NEED_NOT_ANSWER, (panel["title"], target["expr"])
+        for name in set(re.findall(r"{{(\w+)}}", target["legendFormat"])) - OPTIONAL:
+            assert all(name in one["metric"] for one in said), (panel["title"], name, said)
 
 
 def rules(server: Prometheus) -> list[dict[str, Any]]:

@@ -48,7 +48,9 @@ def test_names_keep_the_conventions(what: Measure) -> None:
     assert (what.kind == "histogram") == bool(what.buckets)
 
 
-@pytest.mark.parametrize("path", ["docs/metrics.md", "deploy/images/prometheus-alerts.yml"])
+@pytest.mark.parametrize(
+    "path", ["docs/metrics.md", "deploy/images/prometheus-alerts.yml", "deploy/images/grafana.json"]
+)
 def test_whoever_asks_asks_for_what_there_is(path: str) -> None:
     names = set(re.findall(r"\btidemill_[a-z_]+[a-z]\b", (TABLE.parents[1] / path).read_text()))
     there = {what.shown for what in MEASURES} | {
