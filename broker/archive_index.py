@@ -85,13 +85,13 @@ class GroupIndex:
                     self.forget(name)
             sizes = {name: path.stat().st_size for name, path in paths.items() if path.exists()}
             grown = {name: size for name, size in sizes.items() if size > known.get(name, 0)}
-            new, read = 0, 0
+            new, read, whole = 0, 0, sum(grown.values())
+            tell = progress or (lambda read, whole: None)
             for name, size in grown.items():
                 with self.changing():
-                    new += self.take_in(paths[name], size)
+                    new += self.take_in(paths[name], size, lambda place, before=read: tell(before + place, whole))
                 read += size
-                if progress:
-                    progress(read, sum(grown.values()))
+                tell(read, whole)
             return new
 
     @contextlib.contextmanager
@@ -101,13 +101,15 @@ class GroupIndex:
             self.base.execute("BEGIN IMMEDIATE")
             yield
 
-    def take_in(self, path: Path, size: int) -> int:
-        """New records of one file, from the last frame that was begun on."""
+    def take_in(self, path: Path, size: int, reached: Callable[[int], None]) -> int:
+        """New records of one file, from the last frame that was begun on; `reached` hears where each frame begins."""
         found = self.base.execute("SELECT frame, taken FROM files WHERE name = ?", (path.name,)).fetchone()
         known, new = Place(*(found or (0, 0))), 0
         last = known
         with contextlib.suppress(FileNotFoundError):
             for place, record in file_records(path, known.frame):
+                if place.number == 0:
+                    reached(place.frame)
                 if place >= known:
                     self.note(path.name, place, record)
                     last, new = Place(place.frame, place.number + 1), new + 1

@@ -195,6 +195,18 @@ def test_pages_follow_one_another(many: GroupIndex) -> None:
         many.search(sort="at; DROP TABLE groups")  # pyright: ignore[reportArgumentType]
 
 
+def test_who_waits_for_the_index_hears_how_far_it_is(tmp_path: Path) -> None:
+    archive, told = Archive(tmp_path, "trainer-0"), list[tuple[int, int]]()
+    for number in range(12):  # two or three fill a frame
+        trained(archive, whole(f"story/0/{number}", prompt=random.Random(number).randbytes(60_000).hex()))
+    archive.close()
+    with GroupIndex(tmp_path) as index:
+        index.refresh(lambda read, whole: told.append((read, whole)))
+    read = [one for one, _ in told]
+    assert read == sorted(read) and len(set(read)) >= 4, told
+    assert {whole for _, whole in told} == {read[-1]}
+
+
 def test_an_index_that_is_spoilt_or_of_another_version_is_made_anew(many: GroupIndex) -> None:
     path = many.folder / NAME
     for spoil in (lambda: path.write_bytes(b"no index" * 1000), lambda: aged(path)):
