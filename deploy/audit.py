@@ -17,7 +17,8 @@ from typing import Any
 
 from broker.streams import WORK_STREAMS
 from broker.weights import VersionStore, chain
-from deploy.inspection import NEWEST, Records, asking, ledger_rows, open_rows
+from deploy.asking import asking
+from deploy.inspection import NEWEST, Records, ledger_rows, open_rows
 from deploy.snapshot import books_of
 
 KINDS = ("train", "eval")

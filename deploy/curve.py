@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from deploy.records import by_version, records
+from deploy.records import evaluations_of, steps_of
 
 CURVE_FILE = "curve.png"
 
 
 def draw_curve(folder: Path) -> Path | None:
     """Draw `curve.png`; None when there is nothing to draw."""
-    steps, measured = by_version(records(folder / "steps.jsonl")), by_version(records(folder / "evaluations.jsonl"))
+    steps, measured = steps_of(folder), evaluations_of(folder)
     if not steps and not measured:
         return None
     from matplotlib.figure import Figure  # half a second, and only here

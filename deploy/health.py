@@ -19,20 +19,17 @@ from typing import Any
 from urllib.parse import quote
 
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
-from broker.address import for_client
 from broker.fleet import FLEET, FLEET_VARIABLE
 from broker.reports import SILENT_S
 from broker.settings import URL_VARIABLE
 from broker.streams import Keys
+from deploy.asking import looking_client
 from deploy.place import place_of
 from deploy.whole_file import write_whole
 
 STILL_S = 120.0
 """Longest that work in hand may take without anything being finished; as `run.watchdog_s`."""
-ANSWER_S = 5.0
 LOOK_S = 60.0
 """A scheduler decides every `scheduler.every_s`; the launcher looks twice a second."""
 
@@ -58,10 +55,7 @@ class Cluster:
     """What the server says of the fleet and of the run that it works for."""
 
     def __init__(self, url: str, fleet: str) -> None:
-        once = Retry(NoBackoff(), 0)
-        self.client: Any = redis.Redis.from_url(
-            for_client(url), socket_timeout=ANSWER_S, retry=once, decode_responses=True
-        )
+        self.client: Any = looking_client(url, decode_responses=True)
         self.fleet = Keys(fleet).prefix
 
     @property

@@ -5,57 +5,24 @@ For: reading what the server holds, as it stands. Not for: changing it, or strea
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Self, cast
 
-import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
-
-from broker.address import for_client, without_password
-from broker.errors import Unavailable
 from broker.streams import Keys
-from deploy.records import records
+from deploy.asking import asking, looking_client
 from deploy.report import make_report
 from deploy.run_folder import launcher_pid, run_folders
 from deploy.slot_crew import fleet_of
 
 Row = dict[str, Any]
-ANSWER_S = 5.0
-"""Longest a command waits for the server."""
 NEWEST = 1000
 """Most rows of a stream."""
 NUMBER = re.compile(r"[\d.]+")
-
-
-def looking_client(url: str, **options: Any) -> redis.Redis:
-    """A client for a look: it waits `ANSWER_S` once, not again and again."""
-    once = Retry(NoBackoff(), 0)
-    return redis.Redis.from_url(
-        for_client(url), socket_timeout=ANSWER_S, socket_connect_timeout=ANSWER_S, retry=once, **options
-    )
-
-
-def no_answer(url: str, error: redis.RedisError) -> Unavailable:
-    return Unavailable(
-        f"{without_password(url)} does not answer within {ANSWER_S:g} s ({type(error).__name__}: {error}); nothing was "
-        f"changed; check that it runs and that this host reaches it"
-    )
-
-
-@contextlib.contextmanager
-def asking(url: str) -> Generator[None]:
-    """Questions to a server; raises Unavailable when it does not answer one of them."""
-    try:
-        yield
-    except redis.RedisError as error:
-        raise no_answer(url, error) from None
 
 
 class Records:
@@ -73,12 +40,6 @@ class Records:
         with asking(url):
             server.client.ping()
         return server
-
-    def answers(self) -> bool:
-        try:
-            return bool(self.client.ping())
-        except redis.RedisError:
-            return False
 
     def hash(self, key: str) -> dict[str, str]:
         return cast("dict[str, str]", self.client.hgetall(key))
@@ -206,8 +167,7 @@ def run_row(folder: Path) -> Row:
     report = make_report(folder)
     begun = datetime.fromtimestamp((folder / "settings.json").stat().st_mtime, UTC)
     state = "running" if launcher_pid(folder) else report["finished"] or "stopped"
-    measured = records(folder / "evaluations.jsonl")
-    accuracy = measured[-1]["accuracy"] if measured else None
+    accuracy = report["held_out_accuracy"]["end"]
     return {
         "run": folder.name,
         "begun": f"{begun:%Y-%m-%d %H:%M} UTC",

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from broker import telemetry
 from broker.cancellation import end
-from broker.errors import Broken, Fenced, Misconfigured, TidemillError
+from broker.errors import Broken, Fenced, Misconfigured, TidemillError, Unavailable
 from broker.measures import PROCESS_ENDS, PROCESSES
 from broker.metrics import Metrics
 from broker.metrics_endpoint import Endpoint, withdraw_dead
@@ -150,13 +150,12 @@ class Launch:
 
     async def audited(self, ending: Ending, url: str) -> Ending:
         """Hold the books against what lies there; a run whose books are wrong has not ended well."""
-        server = Records(url, self.folder.name)
-        if not server.answers():
-            self.say(
-                "warning: the books could not be checked, the server does not answer; `tidemill audit` does it later"
-            )
+        try:
+            checks = audit(Records(url, self.folder.name), self.folder / "store")
+        except Unavailable as error:
+            self.say(f"warning: the books could not be checked ({error}); `tidemill audit` does it later")
             return ending
-        wrong = [check for check in audit(server, self.folder / "store") if not check.holds]
+        wrong = [check for check in checks if not check.holds]
         if not wrong:
             return ending
         reason = f"{ending.reason}; the books are wrong: " + "; ".join(map(str, wrong))

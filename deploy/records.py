@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 Record = dict[str, Any]
+STEPS_FILE = "steps.jsonl"
+EVALUATIONS_FILE = "evaluations.jsonl"
 
 
 class GrowingFile:
@@ -47,6 +49,16 @@ def parsed(line: bytes) -> Record | None:
 def records(path: Path) -> list[Record]:
     """All records of a file, none when it is missing."""
     return GrowingFile(path).new_records()
+
+
+def steps_of(folder: Path) -> dict[int, Record]:
+    """What the trainer wrote down of each version of a run, in order."""
+    return by_version(records(folder / STEPS_FILE))
+
+
+def evaluations_of(folder: Path) -> dict[int, Record]:
+    """What each measured version of a run reached, in order."""
+    return by_version(records(folder / EVALUATIONS_FILE))
 
 
 def by_version(found: list[Record]) -> dict[int, Record]:

@@ -17,7 +17,8 @@ import redis
 
 from broker.address import PASSWORD_FILE_VARIABLE, has_password
 from broker.errors import Misconfigured
-from deploy.inspection import Records, looking_client, no_answer, open_groups
+from deploy.asking import asking, looking_client
+from deploy.inspection import Records, open_groups
 from deploy.slot_crew import fleet_of
 
 GROUP = "{group}"
@@ -74,12 +75,19 @@ def ask(url: str, arguments: Sequence[str]) -> Any:
     """The server's reply, unparsed. Raises Misconfigured for a refused command, Unavailable for no answer."""
     client = looking_client(url, protocol=3)
     try:
-        connection = client.connection_pool.get_connection()
+        with asking(url):
+            return answered(client, arguments)
+    finally:
+        client.close()
+
+
+def answered(client: redis.Redis, arguments: Sequence[str]) -> Any:
+    connection = client.connection_pool.get_connection()
+    try:
         connection.send_command(*arguments)
         return connection.read_response()
     except redis.ResponseError as error:
-        raise Misconfigured(f"the server refused {shlex.join(arguments)}: {error}; nothing was changed") from None
-    except redis.RedisError as error:
-        raise no_answer(url, error) from None
-    finally:
-        client.close()
+        raise Misconfigured(
+            f"the server refused {shlex.join(arguments)}: {error}; nothing was changed; correct the command, or ask "
+            "with an account that may"
+        ) from None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from deploy.observer import saved_snapshot
-from deploy.records import Record, by_version, records
+from deploy.records import Record, evaluations_of, steps_of
 from deploy.snapshot import books_of, per_second
 from deploy.whole_file import write_whole
 
@@ -21,8 +21,7 @@ REPORT_FILE = "report.json"
 def make_report(folder: Path) -> dict[str, Any]:
     """The numbers of a run, whole or still going; what is not known yet is None."""
     snapshot = saved_snapshot(folder)
-    steps = list(by_version(records(folder / "steps.jsonl")).values())
-    measured = list(by_version(records(folder / "evaluations.jsonl")).values())
+    steps, measured = list(steps_of(folder).values()), list(evaluations_of(folder).values())
     counts: Mapping[str, int] = snapshot.get("counts", {})
     return {
         "run": folder.name,

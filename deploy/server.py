@@ -22,11 +22,11 @@ from broker import embedded_server
 from broker.address import for_client, without_password
 from broker.errors import Broken, Misconfigured
 from broker.settings import BrokerSection, broker_url
+from deploy.asking import ANSWER_S
 
 EMBEDDED = "embedded"
 OLDEST = (7, 0)
 """Redis version whose commands we use; every Valkey has them."""
-ANSWER_S = 5.0
 DEATHS_A_MINUTE = 5
 """An embedded server that dies more often is not started again."""
 

@@ -18,7 +18,7 @@ from broker.errors import Broken, Misconfigured, Poison, TidemillError, Unavaila
 from broker.messages import Entry, Group, Kind
 from broker.settings import BrokerSection, broker_url
 from broker.streams import ROLE, Keys
-from deploy.inspection import asking, looking_client
+from deploy.asking import asking, looking_client
 from deploy.life import Life, life_of_buried, life_of_closed, life_of_open
 from deploy.server import EMBEDDED, reachable
 

@@ -31,6 +31,7 @@ def inspect(
 ) -> None:
     """Records of a run as a table; `dead replay GROUP…` tries buried groups again, `dead drop GROUP…` gives them up."""
     from deploy import inspection
+    from deploy.asking import asking
     from deploy.server import reachable
 
     words = words or []
@@ -48,7 +49,7 @@ def inspect(
     if len(words) > 1:
         raise Misconfigured(f"inspect {what} {' '.join(words)}: nothing was done; name one run")
     folder = find_run(words[0] if words else run, runs_root())
-    with reachable(folder, saved_run(folder).broker) as url:
+    with reachable(folder, saved_run(folder).broker) as url, asking(url):
         rows = inspection.VIEWS[what](inspection.Records.reached(url, folder.name))
     in_words = inspection.IN_WORDS.get(what)
     print_rows(in_words(rows) if in_words and not as_json else rows, as_json)

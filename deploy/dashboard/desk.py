@@ -15,7 +15,7 @@ from broker.settings import RUN_SETTINGS_FILE
 from deploy.dashboard.rollouts import Rollouts
 from deploy.dashboard.watch import Watch
 from deploy.observer import saved_snapshot
-from deploy.records import by_version, records
+from deploy.records import evaluations_of, steps_of
 from deploy.run_check import saved_run
 from deploy.run_folder import launcher_pid, run_folders
 
@@ -74,8 +74,7 @@ class Desk:
 def run_row(folder: Path) -> dict[str, Any]:
     """From the run folder alone."""
     snapshot = saved_snapshot(folder)
-    steps = list(by_version(records(folder / "steps.jsonl")).values())
-    measured = list(by_version(records(folder / "evaluations.jsonl")).values())
+    steps, measured = list(steps_of(folder).values()), list(evaluations_of(folder).values())
     wanted = json.loads((folder / RUN_SETTINGS_FILE).read_text())
     begun = datetime.fromtimestamp((folder / RUN_SETTINGS_FILE).stat().st_mtime, UTC)
     return {

@@ -13,7 +13,7 @@ from broker.streams import WORK_STREAMS
 from deploy.dashboard.history import HISTORY_FILE
 from deploy.dashboard.moment import Moment
 from deploy.dashboard.run_page import staleness_counts
-from deploy.records import Record, by_version, records
+from deploy.records import Record, records, steps_of
 
 COLOURS = {"prompts": "#2b74d0", "rollouts": "#c27803", "scored": "#1c8a56"}
 POOL_COLOURS = {"rollout": "#2b74d0", "judge": "#c27803", "reward": "#c27803", "train": "#1c8a56", "trainer": "#1c8a56"}
@@ -21,7 +21,7 @@ POOL_COLOURS = {"rollout": "#2b74d0", "judge": "#c27803", "reward": "#c27803", "
 
 def draw_pictures(folder: Path) -> list[Path]:
     """Every picture there is something for."""
-    steps = list(by_version(records(folder / "steps.jsonl")).values())
+    steps = list(steps_of(folder).values())
     moments = records(folder / HISTORY_FILE)
     drawn: list[Path] = []
     if moments:

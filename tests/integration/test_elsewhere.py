@@ -17,6 +17,7 @@ from broker.errors import Misconfigured
 from broker.fleet import FLEET, FLEET_VARIABLE
 from deploy.health import main as health
 from deploy.run_folder import runs_root
+from tests.command_line import command_line, tidemill
 from tests.integration.test_launcher import QUICK, left_over, report_of, until
 from tests.integration.test_slots import Host, hosted
 
@@ -33,7 +34,7 @@ class Operator:
     def start(self, *words: str) -> subprocess.Popen[bytes]:
         """A command in a terminal of its own; what it prints is kept."""
         with self.said_by(words[1]).open("ab") as said:
-            argv = [sys.executable, "-m", "deploy.cli", *words]
+            argv = command_line(*words)
             self.host.roles.append(subprocess.Popen(argv, env=self.env, stdout=said, stderr=said))
         return self.host.roles[-1]
 
@@ -47,7 +48,7 @@ class Operator:
         return self.start("run", "addition", "--elsewhere", "--go-on")
 
     def ask(self, *words: str) -> Any:
-        argv = [sys.executable, "-m", "deploy.cli", *words, "--json"]
+        argv = command_line(*words, "--json")
         return json.loads(subprocess.run(argv, env=self.env, capture_output=True, text=True, check=True).stdout)
 
     def health(self, role: str, place: str = "") -> tuple[int, str]:
@@ -90,9 +91,7 @@ def test_roles_wait_for_a_run_and_its_watcher_may_leave_and_come_back_and_closes
 
 
 def test_a_watcher_of_processes_elsewhere_needs_a_server_that_they_reach(tmp_path: Path) -> None:
-    env = {**os.environ, "TIDEMILL_RUNS": str(tmp_path / "runs")}
-    argv = [sys.executable, "-m", "deploy.cli", "run", "addition", "--elsewhere"]
-    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+    done = tidemill("run", "addition", "--elsewhere", runs=tmp_path / "runs")
     assert done.returncode == Misconfigured.exit_code
     assert "name a server that all of them reach in TIDEMILL_BROKER_URL" in done.stderr
     assert left_over(tmp_path) == []

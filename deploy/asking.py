@@ -1,0 +1,46 @@
+"""Questions to a server for a look: asked once, with a deadline, and its silence in one message.
+
+For: commands that look, and health checks. Not for: a run's own work, which waits for its server (`broker`), or what
+is asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator
+from typing import Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from broker.address import for_client, without_password
+from broker.errors import Unavailable
+
+ANSWER_S = 5.0
+"""Longest a command waits for the server."""
+
+
+def looking_client(url: str, **options: Any) -> redis.Redis:
+    """A client that waits `ANSWER_S` once, not again and again."""
+    once = Retry(NoBackoff(), 0)
+    return redis.Redis.from_url(
+        for_client(url), socket_timeout=ANSWER_S, socket_connect_timeout=ANSWER_S, retry=once, **options
+    )
+
+
+@contextlib.contextmanager
+def asking(url: str) -> Generator[None]:
+    """Questions to a server; raises Unavailable when it does not answer one of them, or refuses it."""
+    try:
+        yield
+    except redis.ResponseError as error:
+        raise Unavailable(
+            f"{without_password(url)} refuses what it was asked ({type(error).__name__}: {error}); nothing was changed; "
+            "ask with an account that may, of a server that can"
+        ) from None
+    except redis.RedisError as error:
+        raise Unavailable(
+            f"{without_password(url)} does not answer within {ANSWER_S:g} s ({type(error).__name__}: {error}); nothing "
+            "was changed; check that it runs and that this host reaches it"
+        ) from None
