@@ -91,6 +91,11 @@ def digest_of(source: str) -> str:
     return hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
 
 
+def refuses(error: BaseException) -> bool:
+    """Whether a server does not take us for who we say we are; the client wraps some of these."""
+    return any(isinstance(one, REFUSING) for one in (error, error.__cause__))
+
+
 def sort_error(error: Exception, doing: str) -> TidemillError:
     """Which of our kinds a client error is."""
     if isinstance(error, NoScriptError) or "NOGROUP" in str(error) or "no such key" in str(error):
@@ -99,7 +104,7 @@ def sort_error(error: Exception, doing: str) -> TidemillError:
         return Backpressure(
             f"{doing}: the server is at its memory limit; waiting until work is settled; raise maxmemory if this lasts"
         )
-    if any(isinstance(one, REFUSING) for one in (error, error.__cause__)):  # the client wraps some of its own
+    if refuses(error):
         return Misconfigured(
             f"{doing}: the server refuses who we say we are ({error}); stopping, for it would say so again; put name "
             "and password of an account that may run scripts into the server's address"

@@ -19,8 +19,9 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from broker import embedded_server
-from broker.address import for_client, without_password
+from broker.address import PASSWORD_FILE_VARIABLE, for_client, without_password
 from broker.errors import Broken, Misconfigured
+from broker.redis_connection import refuses
 from broker.settings import BrokerSection, broker_url
 from deploy.asking import ANSWER_S
 
@@ -93,6 +94,12 @@ async def check_given_server(url: str) -> None:
         async with asyncio.timeout(ANSWER_S), client:
             info = await client.info()
     except (RedisError, OSError, TimeoutError) as error:
+        if refuses(error):
+            raise Misconfigured(
+                f"[broker] url = {shown} refuses who we say we are ({error.__cause__ or error}); nothing was started; "
+                f"correct the name in the address and the password there or in the file that {PASSWORD_FILE_VARIABLE} "
+                "names"
+            ) from None
         raise Misconfigured(
             f"[broker] url = {shown} does not answer within {ANSWER_S:g} s ({type(error).__name__}: {error}); "
             'nothing was started; start that server, correct the address, or set broker.url = "embedded"'

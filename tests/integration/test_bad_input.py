@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import redis
 
 from broker import embedded_server
 from deploy.run_check import saved_run
@@ -167,6 +168,17 @@ def test_a_run_that_could_not_reach_its_server_goes_on_when_it_can(person: Perso
     assert {path.name for path in (person.latest / "logs").iterdir()} == {"launcher.jsonl"}
     code, printed, _ = person.tidemill("resume")
     assert code == 0, printed
+
+
+def test_a_server_that_refuses_the_password_is_not_called_silent(person: Person) -> None:
+    with embedded_server.serving(person.folder / "server", 64) as url, redis.Redis.from_url(url) as client:
+        client.config_set("requirepass", "sesame")
+        code, _, wrong = person.tidemill("run", "addition", *QUICK, *NO_MEASURE, TIDEMILL_BROKER_URL=url)
+        client.config_set("requirepass", "")
+    assert code == 2
+    assert f"[broker] url = {url} refuses who we say we are (" in wrong
+    assert "the password there or in the file that TIDEMILL_BROKER_PASSWORD_FILE names" in wrong
+    assert len(wrong.splitlines()) == 1
 
 
 def test_settings_that_were_spoiled_are_one_message(person: Person) -> None:
