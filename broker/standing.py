@@ -102,8 +102,8 @@ class FleetStanding:
     said: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, "Mapping[str, Any]"])
     """Each slot's last report, `age_s` old."""
     leader: str = ""
-    lease_left_s: float = 0.0
-    """Negative: for so long nobody has held it."""
+    lease_left_s: float | None = None
+    """Negative: for so long nobody has held it. None: nobody ever did, or the last one gave it back."""
     decision: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The scheduler's last; empty when there is none."""
     decision_age_s: float = 0.0
@@ -216,13 +216,14 @@ def disk_error_of(info: Mapping[str, Any]) -> str:
 def fleet_of(reply: Sequence[Any]) -> FleetStanding:
     time, run, leader, records, said, story = reply
     now, held = seconds_of(time), pairs(leader)
+    until = float(held.get("until", 0)) / 1000
     wanted = {text(records[at]): wanted_of(pairs(records[at + 1])) for at in range(0, len(records), 2)}
     return FleetStanding(
         run=text(run),
         slots=dict(sorted(wanted.items())),
         said=aged(pairs(said), now),
         leader=held.get("holder", ""),
-        lease_left_s=float(held["until"]) / 1000 - now if held else 0.0,
+        lease_left_s=until - now if until else None,
         decision=json.loads(pairs(story[1])["decision"]) if story else {},
         decision_age_s=now - appended_at(text(story[0])) if story else 0.0,
     )

@@ -100,8 +100,8 @@ class Decision:
     sentence: str
     age_s: float
     leader: str = ""
-    lease_left_s: float = 0.0
-    """Negative: for so long nobody has led."""
+    lease_left_s: float | None = None
+    """Negative: for so long nobody has led. None: nobody ever did, or the last one gave the lease back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,7 +96,7 @@ def of_work(snapshot: Snapshot) -> Iterator[Finding]:
             if process is not None and process.lives:
                 yield entry_stuck(stream, standing, name, process, snapshot)
     decision = snapshot.decision
-    if decision is not None and (not decision.leader or decision.lease_left_s < 0):
+    if decision is not None and (decision.lease_left_s is None or decision.lease_left_s < 0):
         unserved = [p.name for p in snapshot.pools if p.slots and not p.wanted and snapshot.backlog.get(p.stream)]
         yield Finding(
             name="no-leader",
@@ -105,7 +105,7 @@ def of_work(snapshot: Snapshot) -> Iterator[Finding]:
             + "; slots stay where they are"
             + (f", and nobody serves {', '.join(unserved)}" if unserved else ""),
             mend="start one: `tidemill scheduler`",
-            since_s=-decision.lease_left_s if decision.leader and decision.lease_left_s > -1e9 else None,
+            since_s=None if decision.lease_left_s is None else -decision.lease_left_s,
             holds=bool(unserved),
         )
 

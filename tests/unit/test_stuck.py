@@ -178,6 +178,8 @@ def test_a_fleet_that_nobody_leads_is_held_up_only_by_work_that_nobody_serves() 
     )
     (finding,) = findings(orphaned)
     assert (finding.name, finding.since_s, finding.holds) == ("no-leader", 45, False)
+    (finding,) = findings(replace(orphaned, decision=Decision(sentence="stay", age_s=60, leader="h.1")))
+    assert (finding.name, finding.since_s) == ("no-leader", None), "it gave the lease back; nobody knows when"
     waiting = with_slots({"rollouts": 5}, a=serving)
     (finding,) = findings(replace(waiting, decision=orphaned.decision))
     assert finding.holds and finding.why.endswith("nobody serves judge")
