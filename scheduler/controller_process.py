@@ -11,6 +11,7 @@ long-lived thread (the kernel ties the child's life to the thread that spawned i
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -103,9 +104,12 @@ class ControllerProcess:
         self.progressed = True
 
     def drain(self, now: float, within_s: float) -> None:
-        """Ask it to finish or give back what it holds; whatever is left of it after `within_s` is killed."""
+        """Ask it to finish or give back what it holds; whatever is left of it after `within_s` is killed, or at the
+        deadline that it was given before, if that is earlier.
+        """
         self.wanted, self.due = False, None
-        self.kill_at = now + within_s
+        if self.process is not None:
+            self.kill_at = min(now + within_s, self.kill_at or math.inf)
         self.signal(signal.SIGTERM)
         self.signal(signal.SIGCONT)  # a stopped process would not hear it
 

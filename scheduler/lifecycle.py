@@ -1,7 +1,7 @@
 """The life of a slot as one table: what each event makes of each state. Total, so that no event can surprise it.
 
 For: the supervisor that keeps a slot's state, the planner that reads it, the simulator. Not for: what a supervisor
-does when the state changes (`slots`), nor when a process is started again (`respawn`).
+does when the state changes (`slot`), nor when a process is started again (`respawn`).
 
 A slot is told where it belongs by a record with an epoch. `assigned` means: a record with a higher epoch names another
 pool than the slot works for. An event the state does not expect is an old one that arrives late; it changes nothing.

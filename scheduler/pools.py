@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from broker.errors import Misconfigured
-from broker.streams import NEXT, PROMPTS, ROLLOUTS, SCORED, WORK_STREAMS
+from broker.streams import PROMPTS, ROLLOUTS, SCORED, WORK_STREAMS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +30,6 @@ class Pool:
     """Slots it never goes above; None for no limit."""
     move_cost: float = 0.0
     """Seconds a slot is lost for when it moves here; 0 uses what was measured."""
-
-    @property
-    def downstream(self) -> str:
-        """The stream it forwards to; empty at the end."""
-        return NEXT.get(self.stream, "")
 
     def most(self, slots: int) -> int:
         """Slots it may have, of so many."""

@@ -97,6 +97,16 @@ def test_a_process_that_does_not_listen_is_killed_at_the_deadline(started: Calla
     assert process.exits[-1].lived_s >= 0.2
 
 
+def test_a_second_order_to_drain_never_puts_the_deadline_off(started: Callable[..., ControllerProcess]) -> None:
+    process = started(DEAF)
+    ready(process)
+    asked = time.monotonic()
+    process.drain(asked, within_s=1)
+    process.drain(asked, within_s=600)
+    until(lambda: process.tick(time.monotonic()))
+    assert process.exits[-1].code == -9
+
+
 def test_a_stopped_process_can_still_be_drained(started: Callable[..., ControllerProcess]) -> None:
     process = started(POLITE)
     ready(process)
