@@ -8,6 +8,8 @@ A message tells three things: what happened, with the values; what the system do
 
 from __future__ import annotations
 
+import errno
+
 
 class TidemillError(Exception):
     """Root of the tree; `tidemill` prints these without a traceback."""
@@ -65,3 +67,17 @@ class Fenced(TidemillError):
     """A trainer with a higher epoch, or a newer host of a slot, has taken over: this one stops and writes no more."""
 
     exit_code = 76
+
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+
+def full_disk(error: BaseException) -> Transient | None:
+    """What the system's word for a full disk means here; None for every other error."""
+    if not isinstance(error, OSError) or error.errno not in NO_ROOM:
+        return None
+    where = f" ({error.filename2 or error.filename})" if error.filename else ""
+    return Transient(
+        f"the disk is full{where}; what was not written is not done, and what was committed stays; free some room, "
+        "then `tidemill resume`, or name another place in TIDEMILL_RUNS"
+    )

@@ -21,7 +21,7 @@ import structlog
 
 from broker.cancellation import end
 from broker.contract import RunBroker
-from broker.errors import Misconfigured, TidemillError
+from broker.errors import Misconfigured, TidemillError, full_disk
 from broker.settings import SLOT_VARIABLE, run_folder_settings, telemetry_section
 from broker.telemetry import Meter, configure, hear_libraries
 
@@ -97,6 +97,8 @@ def run_role(main: Callable[[asyncio.Event], Awaitable[object]]) -> int:
             return 70
         return report(known)
     except Exception as error:
+        if meant := full_disk(error):
+            return report(meant)
         log.exception("failed", reason=f"{type(error).__name__}: {error}")
         return FAILED
     return 0

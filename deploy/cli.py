@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from broker.errors import TidemillError
+from broker.errors import TidemillError, full_disk
 from deploy.commands.dashboard import dashboard
 from deploy.commands.fleet import scheduler, slots
 from deploy.commands.groups import rescore, show
@@ -79,6 +79,11 @@ def main() -> None:
     except TidemillError as error:
         print(f"tidemill: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except OSError as error:
+        if (meant := full_disk(error)) is None:
+            raise
+        print(f"tidemill: {meant}", file=sys.stderr)
+        sys.exit(meant.exit_code)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from broker.errors import Misconfigured, TidemillError
+from broker.errors import Misconfigured, TidemillError, full_disk
 from broker.settings import ModelSection, RunSection, WarmStart, load_section, run_folder_settings
 from producers.settings import PromptsSection, RolloutSection
 
@@ -134,9 +134,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--run", type=Path, required=True)
     try:
         prepare(parser.parse_args(arguments).run.resolve())
-    except TidemillError as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        return error.exit_code
+    except (TidemillError, OSError) as error:
+        meant = error if isinstance(error, TidemillError) else full_disk(error)
+        if meant is None:
+            raise
+        print(f"{type(meant).__name__}: {meant}", file=sys.stderr)
+        return meant.exit_code
     return 0
 
 
