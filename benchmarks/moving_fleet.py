@@ -89,7 +89,7 @@ class MovingFleet:
         return asyncio.run(asked())
 
     def order(self, slot: str, pool: str) -> None:
-        """Pinned as by a person, so that the scheduler leaves it there; but no bell is rung: the slot reads its record."""
+        """Pinned as by a person, so that the scheduler leaves it there; no bell is rung: the slot reads its record."""
 
         async def ordered() -> None:
             fleet = await Fleet.connect(self.url, fleet_of(self.folder.name))
