@@ -46,7 +46,7 @@ def test_with_vllm_it_is_another_image(environment: dict[str, str]) -> None:
 def test_with_gpus_slots_see_them_and_every_role_has_the_image_that_can_use_them(environment: dict[str, str]) -> None:
     with_gpus, without = services(environment, *GPU), services(environment)
     assert {with_gpus[name]["image"] for name in SERVICES if name != "redis"} == {"tidemill:gpu"}
-    assert with_gpus["run"]["build"]["args"]["DEVICE"] == "gpu"
+    assert with_gpus["run"]["build"]["args"] == {"DEVICE": "gpu", "VLLM": "1"}
     [device] = with_gpus["slot"]["deploy"]["resources"]["reservations"]["devices"]
     assert (device["driver"], device["count"], device["capabilities"]) == ("nvidia", -1, ["gpu"])
     differing = {"image", "build", "deploy", "shm_size"}
