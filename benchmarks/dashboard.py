@@ -171,11 +171,11 @@ def headline(result: Result) -> str:
         f"{GROUPS:,} finished: index {result.median(BROWSED, 'index, cpu s'):.1f} s of a core, " + ", ".join(answers)
     )
     if "rollouts, longest task, ms" in result.samples[BROWSED]:
-        most = max(result.median(BROWSED, f"{view}, longest task, ms") for view in ("overview", "rollouts"))
-        drawn = result.median(BROWSED, "overview, processor ms")
-        told.append(
-            f"the page does not listen for {most:.0f} ms at most (all that the overview takes of a core: {drawn:.0f})"
+        by_clock, by_core = (
+            max(result.median(BROWSED, f"{view}, longest task, {unit}") for view in ("overview", "rollouts"))
+            for unit in ("ms", "processor ms")
         )
+        told.append(f"the page does not listen for {by_clock:.0f} ms at most, {by_core:.0f} ms of them at work")
     return "; ".join(told)
 
 
