@@ -16,6 +16,7 @@ from redis.retry import Retry
 
 from broker.address import for_client, without_password
 from broker.errors import Unavailable
+from broker.redis_connection import refuses
 
 ANSWER_S = 5.0
 """Longest a command waits for the server."""
@@ -34,13 +35,10 @@ def asking(url: str) -> Generator[None]:
     """Questions to a server; raises Unavailable when it does not answer one of them, or refuses it."""
     try:
         yield
-    except redis.ResponseError as error:
-        raise Unavailable(
-            f"{without_password(url)} refuses what it was asked ({type(error).__name__}: {error}); nothing was changed; "
-            "ask with an account that may, of a server that can"
-        ) from None
     except redis.RedisError as error:
-        raise Unavailable(
-            f"{without_password(url)} does not answer within {ANSWER_S:g} s ({type(error).__name__}: {error}); nothing "
-            "was changed; check that it runs and that this host reaches it"
-        ) from None
+        where, what = without_password(url), f"({type(error).__name__}: {error}); nothing was changed"
+        if isinstance(error, redis.ResponseError) or refuses(error):
+            mend = "ask with an account that may, of a server that can"
+            raise Unavailable(f"{where} refuses what it was asked {what}; {mend}") from None
+        mend = "check that it runs and that this host reaches it"
+        raise Unavailable(f"{where} does not answer within {ANSWER_S:g} s {what}; {mend}") from None

@@ -25,6 +25,10 @@ def test_a_server_that_refuses_is_not_said_to_be_silent(tmp_path: Path) -> None:
         client.set("key", "text")
         with pytest.raises(Unavailable, match="refuses what it was asked .*WRONGTYPE"), asking(url):
             client.hgetall("key")
+        client.config_set("requirepass", "secret")
+        with pytest.raises(Unavailable, match="refuses what it was asked .*AuthenticationError"), asking(url):
+            looking_client(url).ping()
+        client.config_set("requirepass", "")
         client.close()
         with pytest.raises(Misconfigured, match="refused HGETALL key: WRONGTYPE .*; correct the command"):
             ask(url, ["HGETALL", "key"])

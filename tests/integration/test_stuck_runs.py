@@ -5,43 +5,26 @@ Processes are killed and frozen, and the server is filled, under a run that trai
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pytest
 import redis
 
 from broker import embedded_server
 from broker.reports import TOO_MANY_DEAD
 from broker.streams import Keys
-from deploy.run_check import load_run, saved_run
-from deploy.run_folder import new_run_folder
+from deploy.run_check import saved_run
 from deploy.status import as_json, current_snapshot
-from tests.integration.test_launcher import QUICK, SLOWER, Launched, lay_model, left_over, until
+from tests.command_line import among, tidemill
+from tests.integration.test_launcher import SLOWER, Launched, ask, left_over, made, until
 
-
-@pytest.fixture
-def made(tmp_path: Path) -> Callable[..., Path]:
-    def make(*overrides: str) -> Path:
-        folder = new_run_folder(load_run("addition", [*QUICK, *overrides]), tmp_path / "runs", datetime.now(UTC))
-        lay_model(folder / "model")
-        return folder.resolve()
-
-    return make
-
-
-def tidemill(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "TIDEMILL_RUNS": str(folder.parent), "COLUMNS": "110"}
-    command = [sys.executable, "-m", "deploy.cli", *arguments, folder.name]
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+__all__ = ["made"]
 
 
 def status(folder: Path) -> dict[str, Any]:
@@ -74,8 +57,8 @@ def test_a_scorer_that_hangs_is_named_with_the_entry_it_holds(made: Callable[...
         assert "says 'scoring' and has finished nothing" in found["why"]
         assert f"kill -USR1 {scorer['pid']}" in found["mend"]
         assert found["since_s"] > 4, "its lease is 2 s"
-        assert json.loads(tidemill(folder, "status", "--json").stdout)["stuck"][0]["name"] == "entry-stuck"
-        shown = tidemill(folder, "status").stdout
+        assert ask(folder, "status", "--json")["stuck"][0]["name"] == "entry-stuck"
+        shown = tidemill("status", runs=folder.parent, COLUMNS="110").stdout
         assert "STUCK" in shown and f"brings group {held['group']}" in shown
     finally:
         launched.interrupt()
@@ -136,14 +119,7 @@ def test_a_run_that_buries_much_stops_admitting_says_why_and_goes_on_when_told(m
         done = until(lambda: (now := status(folder))["backlog"]["prompts"] + now["backlog"]["rollouts"] == 0 and now)
         assert done["counts"]["train.admitted"] == stopped["counts"]["train.admitted"]
         assert 3 <= done["dead"] < 3 + done["cap"], "what was open then was worked on, and nothing else"
-        dropped = subprocess.run(
-            [sys.executable, "-m", "deploy.cli", "inspect", "dead", "drop", "--all", "--run", folder.name],
-            env={**os.environ, "TIDEMILL_RUNS": str(folder.parent)},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        dropped = tidemill("inspect", "dead", "drop", "--all", "--run", folder.name, runs=folder.parent)
         assert dropped.returncode == 0, dropped.stdout + dropped.stderr
         until(lambda: status(folder)["counts"]["train.admitted"] > done["counts"]["train.admitted"])
     finally:
@@ -185,7 +161,7 @@ def test_every_line_on_looking_answers_as_the_operators_guide_says(made: Callabl
 def typed(line: str, folder: Path) -> str:
     """What a shell answers; what goes on until the run ends is interrupted."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    env = {**os.environ, "PATH": path, "TIDEMILL_RUNS": str(folder.parent), "COLUMNS": "100"}
+    env = among(folder.parent, PATH=path, COLUMNS="100")
     answer = subprocess.run(
         ["timeout", "-s", "INT", "15", "bash", "-c", f"exec {line}"],
         env=env,
