@@ -23,12 +23,12 @@ def test_a_server_that_refuses_is_not_said_to_be_silent(tmp_path: Path) -> None:
     with embedded_server.serving(tmp_path / "redis") as url:
         client = looking_client(url)
         client.set("key", "text")
-        with pytest.raises(Unavailable, match="refuses what it was asked .*WRONGTYPE"), asking(url):
+        with pytest.raises(Unavailable, match=r"refuses what it was asked .*WRONGTYPE"), asking(url):
             client.hgetall("key")
         client.config_set("requirepass", "secret")
-        with pytest.raises(Unavailable, match="refuses what it was asked .*AuthenticationError"), asking(url):
+        with pytest.raises(Unavailable, match=r"refuses what it was asked .*AuthenticationError"), asking(url):
             looking_client(url).ping()
         client.config_set("requirepass", "")
         client.close()
-        with pytest.raises(Misconfigured, match="refused HGETALL key: WRONGTYPE .*; correct the command"):
+        with pytest.raises(Misconfigured, match=r"refused HGETALL key: WRONGTYPE .*; correct the command"):
             ask(url, ["HGETALL", "key"])
