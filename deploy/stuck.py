@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from broker.reports import SERVER_FULL
 from broker.standing import StreamStanding
-from broker.streams import PROMPTS, ROLLOUTS
+from broker.streams import PROMPTS, ROLLOUTS, SCORED
 from deploy.absent import held_by, of_readers, reader_name
 from deploy.finding import Finding, duration, megabytes
 from deploy.fleet_facts import READERS
@@ -136,7 +136,8 @@ def too_many_dead(snapshot: Snapshot) -> Iterator[Finding]:
         )
         return
     admitted = sum(snapshot.counts.get(f"{kind}.admitted", 0) for kind in ("train", "eval"))
-    if snapshot.dead > max(DEAD_FEW, DEAD_SHARE * admitted):
+    few = DEAD_FEW if got_through(snapshot) else 0
+    if snapshot.dead > max(few, DEAD_SHARE * admitted):
         yield Finding(
             name="dead-letters",
             what=f"{snapshot.dead} groups are buried in `dead`, of {admitted} admitted",
@@ -144,6 +145,12 @@ def too_many_dead(snapshot: Snapshot) -> Iterator[Finding]:
             mend="`tidemill inspect dead` says why of each",
             holds=False,
         )
+
+
+def got_through(snapshot: Snapshot) -> bool:
+    """Whether any group was ever scored: until then a single burial says that something is wrong from the start."""
+    settled = any(".trained" in name or ".retired" in name for name, number in snapshot.counts.items() if number)
+    return settled or snapshot.backlog.get(SCORED, 0) > 0
 
 
 def step_is_late(snapshot: Snapshot) -> bool:

@@ -198,6 +198,16 @@ def test_dead_letters_are_named_above_a_share_and_a_number(dead: int, admitted: 
         assert (names(snapshot) == ["dead-letters"]) == named
 
 
+def test_a_single_burial_is_named_while_no_group_has_got_through() -> None:
+    first = replace(RUNNING, dead=1, counts={"train.admitted": 16}, newest_dead="no answer within 10 s")
+    assert names(first) == [], "some are scored"
+    first = replace(first, streams={**STREAMS, "scored": StreamStanding()})
+    (finding,) = findings(first)
+    assert finding.name == "dead-letters"
+    assert "the newest: no answer within 10 s" in finding.why
+    assert names(replace(first, counts={**first.counts, "train.trained": 8})) == []
+
+
 def test_admission_that_stops_for_buried_groups_is_what_holds_a_run_up() -> None:
     stopped = replace(RUNNING, dead=5, dead_limit=5)
     (finding,) = findings(stopped)
