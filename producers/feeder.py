@@ -102,7 +102,8 @@ class Feeding:
 
     async def run(self) -> None:
         """consumes: a mixture of sources   produces: `prompts`
-        waits for: a free place, a version to measure   unblocked by: a group that closes, the trainer
+        waits for: a free place, a version to measure   unblocked by: a group that closes, the trainer, and whoever
+        replays or drops buried groups when there are too many
         """
         books = await self.broker.books()
         self.groups.check_cursor(books.cursor_value)
