@@ -41,7 +41,12 @@ class Display(Protocol):
 
 
 def display_on(console: Console) -> Display:
-    return LiveDisplay(console) if console.is_terminal else PlainDisplay(console)
+    return LiveDisplay(console) if can_redraw(console) else PlainDisplay(console)
+
+
+def can_redraw(console: Console) -> bool:
+    """Whether what stands there can be drawn over: no pipe, nor a terminal that only appends (`TERM=dumb`)."""
+    return console.is_terminal and not console.is_dumb_terminal
 
 
 class LiveDisplay:

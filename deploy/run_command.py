@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from deploy.progress import Display, display_on
+from deploy.progress import Display, can_redraw, display_on
 from deploy.run_folder import launching
 from deploy.run_settings import RunSettings
 from deploy.snapshot import Snapshot, goal_of
@@ -38,7 +38,7 @@ def perform(folder: Path, settings: RunSettings, console: Console, *, elsewhere:
 @contextlib.contextmanager
 def working(console: Console, words: str) -> Generator[None]:
     """Say what is done meanwhile: a spinner on a terminal, a line elsewhere."""
-    if not console.is_terminal:
+    if not can_redraw(console):
         print(words, flush=True)
     with console.status(words):
         yield

@@ -18,7 +18,7 @@ from pathlib import Path
 from rich.console import Console
 
 from deploy.looks import Looks
-from deploy.progress import Display, LiveDisplay, PlainDisplay
+from deploy.progress import Display, LiveDisplay, PlainDisplay, can_redraw
 from deploy.run_settings import RunSettings
 
 EVERY_S = 1.0
@@ -30,7 +30,7 @@ async def watch(folder: Path, settings: RunSettings, console: Console) -> None:
     In a pipe there are no keys: there it also ends when the run has ended.
     """
     stop = asyncio.Event()
-    alone = console.is_terminal
+    alone = can_redraw(console)
     display: Display = LiveDisplay(console, alone=True) if alone else PlainDisplay(console)
     looks = Looks(folder, settings)
     try:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Generator
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from deploy.progress import can_redraw
+
 EVERY_S = 5.0
 """Seconds between two lines where there is no terminal."""
 
@@ -37,7 +39,7 @@ def things_done(what: str) -> Generator[Told]:
 @contextlib.contextmanager
 def bar(what: str, counter: DownloadColumn | MofNCompleteColumn) -> Generator[Told]:
     console = Console(stderr=True)
-    if not console.is_terminal:
+    if not can_redraw(console):
         say = now_and_then(time.monotonic())
         yield lambda done, whole: say(f"{what}: {done:,} of {whole:,}")
         return
@@ -50,7 +52,7 @@ def bar(what: str, counter: DownloadColumn | MofNCompleteColumn) -> Generator[To
 @contextlib.contextmanager
 def sentences(what: str, console: Console) -> Generator[Sentences]:
     """Beside tables that are printed on `console` meanwhile."""
-    if not console.is_terminal:
+    if not can_redraw(console):
         yield now_and_then()
         return
     with console.status(what) as status:

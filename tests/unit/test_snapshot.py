@@ -13,7 +13,7 @@ from rich.console import Console
 
 from broker.standing import StreamStanding
 from deploy.observer import keep
-from deploy.progress import PlainDisplay, line
+from deploy.progress import PlainDisplay, display_on, line
 from deploy.run_check import load_run
 from deploy.run_folder import launching, new_run_folder
 from deploy.screen import screen
@@ -107,6 +107,14 @@ def test_plain_lines_come_with_news_and_else_every_few_seconds() -> None:
     display.show(replace(RUNNING, elapsed_s=66.5, accuracy=0.7))
     display.show(replace(RUNNING, elapsed_s=71.5, accuracy=0.7))
     assert len(out.getvalue().splitlines()) == 3
+
+
+def test_a_terminal_that_cannot_draw_over_what_stands_there_gets_lines() -> None:
+    dumb = Console(file=io.StringIO(), force_terminal=True, _environ={"TERM": "dumb"})
+    assert isinstance(display_on(dumb), PlainDisplay)
+    able = display_on(Console(file=io.StringIO(), force_terminal=True, _environ={"TERM": "xterm"}))
+    able.close()
+    assert not isinstance(able, PlainDisplay)
 
 
 def test_what_is_wrong_at_two_lines_in_a_row_is_told_once_until_it_is_over() -> None:
