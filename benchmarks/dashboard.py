@@ -108,7 +108,9 @@ def watched(root: Path) -> dict[str, float]:
         asyncio.run(closed_after(folder, url))
         server = psutil.Process(embedded_server.pid(folder / "redis"))
         stop = threading.Event()
-        browsers = [threading.Thread(target=read_events, args=(port, folder.name, stop)) for _ in range(BROWSERS)]
+        heard = list[int]()
+        told = (port, folder.name, stop, heard)
+        browsers = [threading.Thread(target=read_events, args=told) for _ in range(BROWSERS)]
         for browser in browsers:
             browser.start()
         time.sleep(3)
@@ -118,6 +120,8 @@ def watched(root: Path) -> dict[str, float]:
         stop.set()
         for browser in browsers:
             browser.join()
+        assert len(heard) == BROWSERS, f"only {len(heard)} of {BROWSERS} browsers were answered"
+        assert min(heard) > WATCHED_S / 2, f"looks that each browser heard of: {heard}"
     of_redis, of_dashboard = (round(100 * share, 2) for share in shares)
     return {"processor share of Redis, percent": of_redis, "processor share of the dashboard, percent": of_dashboard}
 
@@ -127,13 +131,15 @@ async def closed_after(folder: Path, url: str) -> None:
     await broker.close()
 
 
-def read_events(port: int, run: str, stop: threading.Event) -> None:
+def read_events(port: int, run: str, stop: threading.Event, heard: list[int]) -> None:
+    """Until told to stop; adds how many looks it heard of."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     connection.request("GET", f"/api/runs/{run}/events")
-    answer = connection.getresponse()
+    answer, looks = connection.getresponse(), 0
     while not stop.is_set():
-        answer.readline()
+        looks += answer.readline().startswith(b"event: more")
     connection.close()
+    heard.append(looks)
 
 
 def in_folder(case: Any) -> dict[str, float]:
