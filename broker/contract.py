@@ -255,7 +255,3 @@ class VersionBroker(RunBroker, Protocol):
     async def wait_version(self, after: int, *, block_s: float) -> Announcement | None:
         """The live version as soon as it is newer than `after`, or None after `block_s`."""
         ...
-
-    async def serving(self, holder: str, version: int, epoch: int) -> None:
-        """Report that `holder` serves this version (shown by status, read by the scheduler)."""
-        ...

@@ -171,9 +171,6 @@ class MemoryBroker:
 
         return await self.server.until(newer, block_s)
 
-    async def serving(self, holder: str, version: int, epoch: int) -> None:
-        await self.beat(holder, {"serving": version, "serving_epoch": epoch})
-
     # ---- operator
 
     async def dead(self) -> list[DeadGroup]:

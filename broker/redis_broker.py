@@ -261,6 +261,3 @@ class RedisBroker:
             await self.connection.ask("waiting for a version", call)
             live = (await self.look()).live
         return live if live and live.version > after else None
-
-    async def serving(self, holder: str, version: int, epoch: int) -> None:
-        await self.connection.direct("note", "set", "serving", holder, f"{version} {epoch}")

@@ -47,7 +47,7 @@ def slot_command(name: str, folder: Path, share: Share, url: str) -> Command:
     cores = ["--cores", ",".join(map(str, share.cores))] if share.cores else []
     gpus = {VISIBLE: share.gpus} if share.gpus else {}
     first = "train" if name == "slot-0" else "rollout"
-    quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "warning")
+    quiet = ("--without-gossip", "--without-mingle", "-E", "--loglevel", "warning")  # events: for Flower
     worker = ("celery", "-A", "scheduler.slots", "worker", "-n", f"{name}@{folder.name}", "-P", "prefork", "-c", "1")
     slot = (*worker, "-Q", "control", *quiet, "--slot", name, "--initial-pool", first, *cores)
     return Command(

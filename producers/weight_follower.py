@@ -186,7 +186,6 @@ class WeightFollower:
         self.version = self.meter.version = version
         self.count_lag()
         self.count_sync()
-        await self.broker.serving(self.holder, version, announcement.epoch)
         log.info("serving", version=version)
 
     def count_sync(self) -> None:

@@ -140,11 +140,6 @@ async def test_every_process_reports_itself(world: World) -> None:
     assert 0 <= report["age_s"] < 5
 
 
-async def test_serving_a_version_needs_nothing_but_the_run(world: World) -> None:
-    await open_run(world)
-    await (await join(world)).serving("rollout-0", 0, 1)
-
-
 # ---- a server that restarts
 
 
