@@ -29,7 +29,6 @@ from scheduler.lifecycle import WORKING, State
 from scheduler.observation import Observation, Slot
 from scheduler.placements.base import Targets
 from scheduler.pools import Pool
-from scheduler.settings import SchedulerSection
 from scheduler.worth import move_s, outlook
 
 WINDOW_S = 1800.0
@@ -46,7 +45,8 @@ class Rules:
     drain_s: float = 60.0
 
     @classmethod
-    def of(cls, settings: SchedulerSection) -> Rules:
+    def of(cls, settings: object) -> Rules:
+        """Those of a `SchedulerSection`, which is no pure module's to import."""
         return cls(**{rule.name: getattr(settings, rule.name) for rule in fields(cls)})
 
 
