@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from broker.errors import Misconfigured
@@ -31,11 +31,10 @@ def create(settings: RewardSection) -> Weighted:
     """
     from consumers.rewards.weighted import Weighted
 
-    parts = list(zip(distinct(part.name for part in settings.parts), settings.parts, strict=True))
-    rules = [one for one in parts if one[1].on == "cpu"]
-    scorers = [judge_of(one) for one in parts if one[1].on == "slot"]
+    parts, rules = named_parts(settings), rules_of(settings)
+    judges = [judge_of(one) for one in parts if one[1].on == "slot"]
     weights = {name: part.weight for name, part in parts}
-    return Weighted([*([pool_of(rules, settings)] if rules else []), *scorers], weights, settings.capacity)
+    return Weighted([*([rules] if rules else []), *judges], weights, settings.capacity)
 
 
 def preload(settings: RewardSection) -> None:
@@ -45,10 +44,18 @@ def preload(settings: RewardSection) -> None:
             judge_named(part).load(JUDGES)
 
 
-def pool_of(rules: Sequence[NamedPart], settings: RewardSection) -> RulePool:
+def named_parts(settings: RewardSection) -> list[NamedPart]:
+    return list(zip(distinct(part.name for part in settings.parts), settings.parts, strict=True))
+
+
+def rules_of(settings: RewardSection) -> RulePool | None:
+    """The rules among the parts, not started; None where all are judges. Raises Misconfigured for an unknown name."""
     from consumers.rewards.rule_pool import RulePool
     from consumers.rewards.rule_worker import Part
 
+    rules = [(name, part) for name, part in named_parts(settings) if part.on == "cpu"]
+    if not rules:
+        return None
     parts = [Part(name=name, path=path_of(part.name), options=dict(part.options)) for name, part in rules]
     return RulePool(parts, processes=settings.processes, timeout_s=settings.timeout_s, capacity=settings.capacity)
 

@@ -11,7 +11,9 @@ from tests.command_line import tidemill
 
 def test_a_check_says_that_the_settings_are_sound_and_starts_nothing(tmp_path: Path) -> None:
     answer = tidemill("run", "addition", "train.lr=1e-4", "--check", runs=tmp_path / "runs")
-    assert (answer.returncode, answer.stdout.strip()) == (0, "addition: the settings are sound")
+    prompts, sound = answer.stdout.splitlines()
+    assert (answer.returncode, sound) == (0, "addition: the settings are sound")
+    assert prompts.startswith("prompts: addition begins with '")
     assert not (tmp_path / "runs").exists()
 
 
@@ -20,6 +22,8 @@ def test_a_check_says_that_the_settings_are_sound_and_starts_nothing(tmp_path: P
     [
         (["run", "adition"], 'did you mean "addition"?'),
         (["run", "addition", "train.stalenes=1"], 'did you mean "staleness"?'),
+        (["run", "addition", 'reward.parts=[{name="json:loads"}]'], "loads: TypeError: missing a required argument"),
+        (["run", "addition", 'reward.parts=[{name="json:loads"}]', "--check"], "it is called as rule(*, prompt,"),
         (["run", "addition", "--slots", "0"], "0 slots cannot run anything"),
         (["resume", "addition-1"], "there is no run 'addition-1'"),
         (["inspect", "ledgers"], "known: ledger, dead, weights, open, decisions, runs"),

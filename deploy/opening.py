@@ -1,0 +1,64 @@
+"""What a run file names, opened before anything starts: rules are imported and their signatures bound, prompts read.
+
+For: hearing at once what a role would say after a model was made. Not for: whether names lead anywhere (`names`),
+calling a rule, whether the model can read the prompts (`initial_model`), or what needs torch: judges, engine, learner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from broker.errors import Misconfigured, Transient
+from consumers.rewards import rules_of
+from consumers.settings import RewardSection
+from deploy.plain_text import plain
+from deploy.run_settings import RunSettings
+from producers.prompt_sources import create_sources
+
+SHOWN = 60
+"""Characters of a prompt."""
+
+
+def open_rules(reward: RewardSection, within_s: float) -> bool:
+    """Whether they could be made in so long, in a process of their own, as they will be. Raises Misconfigured for one
+    that cannot be.
+    """
+    return asyncio.run(rules_open(reward, within_s))
+
+
+async def rules_open(reward: RewardSection, within_s: float) -> bool:
+    pool = rules_of(reward)
+    if pool is None:
+        return True
+    try:
+        async with asyncio.timeout(within_s):
+            await pool.start()
+    except TimeoutError:
+        return False
+    except Transient:
+        names = ", ".join(part.name for part in pool.parts)
+        raise Misconfigured(
+            f"[reward] parts: the process that imports {names} ended without a word; nothing was started; what the "
+            "module printed stands above: nothing in it may end its process"
+        ) from None
+    finally:
+        await pool.close()
+    return True
+
+
+def open_prompts(settings: RunSettings) -> str:
+    """The first prompt and how many are held out, in a sentence. Raises Misconfigured and Poison, as the feeder would;
+    what a source of one's own raises comes out as it is.
+    """
+    sources = create_sources(settings.prompts, seed=settings.run.seed)
+    first = sources.at(0)
+    held_out = sources.held_out(settings.prompts.eval.size)
+    text, answer = first.prompt.text, first.prompt.answer
+    right = f", answer {shown(answer)}" if answer else ""
+    return f"prompts: {first.task} begins with {shown(text)}{right}; {len(held_out)} held out"
+
+
+def shown(text: str) -> str:
+    """On one line, both ends of a long one: a template often ends with what matters."""
+    half = SHOWN // 2
+    return plain(repr(text if len(text) <= SHOWN else f"{text[:half]} … {text[-half:]}"))
