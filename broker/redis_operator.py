@@ -1,6 +1,7 @@
 """A person's verbs on Redis: what becomes of buried groups.
 
-For: `tidemill inspect dead`, which enters a run that is under way. Not for: roles (`redis_broker`).
+For: `tidemill inspect dead`, which enters a run that is under way, and asking for a run that has ended. Not for: roles
+(`redis_broker`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ from broker.redis_forms import entry_args
 
 class RedisOperator(RedisBroker):
     """See `broker.operator_contract.OperatorBroker`."""
+
+    async def ask_anew(self) -> None:
+        """A run that had ended goes on, as far as its settings let it: whoever works for it may start again."""
+        await self.connection.ask("asking for the run anew", self.client.hdel(self.keys.state, "finished"))
 
     async def dead(self) -> list[DeadGroup]:
         found = await self.connection.ask("reading dead letters", self.client.xrange(self.keys.stream("dead")))

@@ -13,6 +13,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from broker.fleet import FLEET_VARIABLE, Fleet, Served
+from broker.redis_operator import RedisOperator
 from broker.settings import RUNS_VARIABLE, URL_VARIABLE
 from consumers.settings import needs_judge
 from deploy.cores import LIGHT, Share, Usable, budget
@@ -64,7 +65,12 @@ def fleet_named(folder: Path, url: str) -> dict[str, str]:
 
 
 async def name_run(folder: Path, url: str) -> None:
-    """From now on the fleet works for this run."""
+    """From now on the fleet works for this run, also when it had ended. That is said first: a slot that finds an ended
+    run starts nothing for it.
+    """
+    operator = await RedisOperator.connect(url, folder.name)
+    await operator.ask_anew()
+    await operator.close()
     fleet = await Fleet.connect(url, fleet_of(folder.name))
     await fleet.serve(Served(run=folder.name, folder=str(folder), url=url, asked=uuid4().hex))
     await fleet.close()

@@ -267,7 +267,7 @@ class Slot:
             await self.run.close()
         if self.process is not None:
             self.process.drain(time.monotonic(), self.drain_s)
-        self.served, self.run, self.known, self.rests = served, run, None, False
+        self.served, self.run, self.known, self.rests = served, run, None, run is not None  # until it is seen to go on
         self.tells.works_for(served)
         try:
             self.known = ServedRun.read(served) if served else None

@@ -18,6 +18,7 @@ import pytest
 
 from broker import embedded_server
 from broker.fleet import Fleet, Served
+from broker.redis_operator import RedisOperator
 from broker.settings import URL_VARIABLE
 from deploy.run_check import load_run
 from deploy.run_folder import new_run_folder
@@ -48,6 +49,18 @@ class Host:
         self.on_the_fleet(
             lambda fleet: fleet.serve(Served(run=self.folder.name, folder=str(self.folder), url=self.url))
         )
+
+    def ask_anew(self) -> None:
+        """As `tidemill resume` does."""
+
+        async def ask() -> None:
+            operator = await RedisOperator.connect(self.url, self.folder.name)
+            await operator.ask_anew()
+            await operator.close()
+
+        asyncio.run(ask())
+        again = Served(run=self.folder.name, folder=str(self.folder), url=self.url, asked="again")
+        self.on_the_fleet(lambda fleet: fleet.serve(again))
 
     def on_the_fleet(self, what: Callable[[Fleet], Any]) -> Any:
         async def ask() -> Any:
@@ -259,11 +272,16 @@ def test_slots_of_a_run_that_has_ended_wait_until_it_is_asked_for_anew(tmp_path:
             )
             assert host.said(slot)["pid"] == 0
         assert host.version() == 3
+        host.start("gpu2", "train")  # one that has never heard of the run starts nothing for it either
+        until(lambda: "has ended" in host.said("gpu2").get("detail", ""), 60)
         settings = json.loads((host.folder / "settings.json").read_text())
         settings["run"]["steps"] = 5
         (host.folder / "settings.json").write_text(json.dumps(settings))
-        again = Served(run=host.folder.name, folder=str(host.folder), url=host.url, asked="again")
-        host.on_the_fleet(lambda fleet: fleet.serve(again))
+        logs = host.folder / "logs"
+        assert host.version() == 3 and (logs / "gpu0.err").exists() and not (logs / "gpu2.err").exists()
+        host.workers["gpu2"].terminate()
+        host.workers["gpu2"].wait(30)
+        host.ask_anew()
         until(lambda: host.version() == 5, 60)
 
 
