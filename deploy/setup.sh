@@ -10,6 +10,7 @@
 #   PYTHON=python3        the interpreter to build on          VENV=.venv   the environment to make
 #   APT=1                 install missing Debian packages too, instead of only naming them (root)
 #   DRY_RUN=1             print the commands, run none
+#   SAY_EVERY=10          seconds between two signs of life where there is no terminal
 #
 # Safe to repeat: what is installed is remembered with the digest of its lock file, and only what changed is done again.
 set -euo pipefail
@@ -19,6 +20,7 @@ cd "$root"
 
 TORCH=2.13.0
 UV=0.13.9
+CUDA_GB=12 # 4.7 fetched become some 8 on disk, what comes after it takes up to 4
 DEVICE=${DEVICE:-auto}
 VLLM=${VLLM:-1}
 DEV=${DEV:-0}
@@ -27,6 +29,7 @@ PYTHON=${PYTHON:-python3}
 VENV=${VENV:-.venv}
 APT=${APT:-0}
 DRY_RUN=${DRY_RUN:-0}
+SAY_EVERY=${SAY_EVERY:-10}
 installed=$VENV/tidemill-installed
 
 say() { echo "setup: $*"; }
@@ -94,15 +97,22 @@ check_packages() {
     fi
 }
 
-check_disk() {
-    local needed_gb=4 place free_kb
-    [ "$DEVICE" = cpu ] || needed_gb=16
+# has_room GB WHAT MEND…: whether so much is free where the environment will be; fails with both numbers.
+has_room() {
+    local needed_gb=$1 what=$2 place free_kb
+    shift 2
     place=$(dirname "$VENV")
     while [ ! -d "$place" ]; do place=$(dirname "$place"); done
     free_kb=$(df -Pk "$place" | awk 'NR == 2 { print $4 }')
     [ "$free_kb" -ge $((needed_gb * 1024 * 1024)) ] ||
-        fail "$((free_kb / 1024 / 1024)) GB are free in $place, $needed_gb GB are needed; nothing was installed" \
+        fail "$((free_kb / 1024 / 1024)) GB are free in $place, $needed_gb GB are needed; $what" "$@" \
             "free some room, or put the environment elsewhere: VENV=/big/disk/venv"
+}
+
+check_disk() {
+    local needed_gb=4
+    [ "$DEVICE" = cpu ] || needed_gb=16
+    has_room "$needed_gb" "nothing was installed"
 }
 
 # ---------------------------------------------------------------- what is there already
@@ -144,11 +154,20 @@ make_venv() {
     fi
 }
 
-# uv's progress bars are for people; a log gets only errors.
+# Reads until whoever writes has ended, and says now and then that it has not.
+still_at_it() {
+    local began=$SECONDS
+    until read -r -t "$SAY_EVERY" || [ $? -le 128 ]; do say "still at it, for $((SECONDS - began)) s"; done
+}
+
+# uv's progress bars are for people; a log gets only errors, and signs of life.
 uv_install() {
-    local quiet=--quiet
-    [ ! -t 2 ] || quiet=
-    show "$VENV/bin/uv" pip install $quiet --python "$VENV/bin/python" "$@"
+    local install=("$VENV/bin/uv" pip install --python "$VENV/bin/python")
+    if [ -t 2 ]; then
+        show "${install[@]}" "$@"
+    else
+        show "${install[@]}" --quiet "$@" 3> >(still_at_it 9<&-)
+    fi
 }
 
 # try WHERE ARGS…: one link of the torch chain; success ends the chain, a dry run shows every link.
@@ -167,8 +186,10 @@ torch_for_cpu() {
     [ -n "${TORCH_INDEX:-}" ] &&
         try "the CPU build, from TORCH_INDEX=$TORCH_INDEX" --no-deps --index "$TORCH_INDEX" "torch==$TORCH+cpu" && return
     try "the CPU build, from PyTorch's own index" --no-deps --torch-backend=cpu "torch==$TORCH" && return
-    say "torch: no CPU build within reach; the CUDA build follows, 4.7 GB to fetch. Everything runs on it too;"
-    say "torch: to avoid it, set UV_FIND_LINKS to a folder that holds the CPU build, or TORCH_INDEX to an index that does"
+    local choose="set UV_FIND_LINKS to a folder that holds torch-$TORCH+cpu, or TORCH_INDEX to the address of an index that does"
+    say "torch: no CPU build within reach; the CUDA build follows, 4.7 GB to fetch, $CUDA_GB GB of disk with all the rest"
+    say "torch: everything runs on it too; for the CPU build $choose"
+    [ "$DRY_RUN" = 1 ] || has_room "$CUDA_GB" "the CUDA build of torch was not fetched" "for the CPU build, 0.8 GB of disk: $choose"
     try "the CUDA build" "torch==$TORCH" && return
     [ "$DRY_RUN" = 1 ]
 }

@@ -122,6 +122,7 @@ def test_an_index_that_is_named_is_tried_second(machine: Machine) -> None:
 )
 def test_the_first_place_that_has_torch_is_taken_and_named(machine: Machine, refusing: str, place: str) -> None:
     machine.has_environment(refusing)
+    machine.on_path("df", 'echo head; echo "disk 1 1 99999999 1% /"')
     output = machine.setup(TORCH_INDEX="https://wheels.example/cpu")
     assert f"torch: took {place}\n" in output
     assert sum("torch==" in line for line in machine.asked_of_uv()) == len(places_tried(output))
@@ -259,6 +260,32 @@ def test_a_disk_that_is_too_small_stops_it_with_both_numbers(machine: Machine) -
     assert "2 GB are free" in output
     assert "4 GB are needed; nothing was installed" in output
     assert not machine.venv.exists()
+
+
+def test_the_cuda_build_is_not_fetched_onto_a_disk_without_room_and_the_cpu_build_can_be_chosen(
+    machine: Machine,
+) -> None:
+    machine.has_environment(r"torch==2.13.0\+cpu|torch-backend")
+    machine.on_path("df", 'echo head; echo "disk 1 1 9437184 99% /"')
+    output = machine.refusal()
+    assert "9 GB are free in ., 12 GB are needed; the CUDA build of torch was not fetched" in output
+    assert "set UV_FIND_LINKS to a folder that holds torch-2.13.0+cpu, or TORCH_INDEX to" in output
+    assert places_tried(output) == [PLACES[0], PLACES[2]]
+    assert "torch==2.13.0" not in [line.split()[-1] for line in machine.asked_of_uv()[2:]]
+
+
+def test_whoever_reads_a_pipe_hears_now_and_then_that_a_long_part_goes_on(machine: Machine) -> None:
+    machine.has_environment("nothing")
+    machine.program(machine.venv / "bin/uv", '[[ "$*" =~ cpu.lock ]] && sleep 2.5; exit 0')
+    lines = machine.setup(SAY_EVERY="1").splitlines()
+    signs = [place for place, line in enumerate(lines) if line.startswith("setup: still at it, for ")]
+    assert len(signs) in (1, 2), lines
+    assert all("requirements/cpu.lock" in lines[min(signs) - 1] for _ in signs), lines
+
+
+def test_a_quick_part_gives_no_sign_and_is_not_waited_for(machine: Machine) -> None:
+    machine.has_environment("nothing")
+    assert "still at it" not in machine.setup(SAY_EVERY=str(10 * DEADLINE_S))
 
 
 def test_an_unknown_device_is_refused(machine: Machine) -> None:
