@@ -23,6 +23,7 @@ from consumers.settings import needs_judge
 from deploy.finding import duration
 from deploy.fleet_facts import slot_of
 from deploy.looks import live_url
+from deploy.run_files import shipped_runs
 from deploy.run_settings import RunSettings
 from deploy.slot_crew import fleet_named, fleet_of
 from scheduler.daemon import BELL_S
@@ -77,6 +78,17 @@ def shown(row: Row) -> Row:
     }
 
 
+def without_slots(folder: Path, settings: RunSettings) -> str:
+    """Why a fleet has none, and how a run gets some."""
+    if settings.scheduler.slots:
+        return f"no slot of {folder.name} has reported yet; `tidemill status {folder.name}` says what the run is at"
+    name = settings.run.name if settings.run.name in shipped_runs() else "FILE"
+    return (
+        f"{folder.name} has no slots: its processes stay where they are (`tidemill status {folder.name}`); "
+        f"`tidemill run {name} --slots 2` starts a run whose slots move"
+    )
+
+
 def fleet_variables(folder: Path, settings: RunSettings) -> dict[str, str]:
     """Where whoever joins the run's fleet finds it. Raises Misconfigured when its server has ended with the run."""
     url = live_url(folder, settings)
@@ -99,6 +111,8 @@ async def order(url: str, folder: Path, settings: RunSettings, slot: str, pool: 
     fleet = await Fleet.connect(url, fleet_of(folder.name))
     try:
         records, said = await fleet.records(), await fleet.said()
+        if not records:
+            raise Misconfigured(f"nothing was moved; {without_slots(folder, settings)}")
         check_slot(slot, list(records))
         pools = pools_in_use(settings.pools, judged=needs_judge(settings.reward))
         most = pool_named(pool, pools).max if pool else None
@@ -139,5 +153,5 @@ async def rung(url: str, folder: Path, node: str, done: Assigned) -> str:
 def check_slot(slot: str, known: Sequence[str]) -> None:
     if slot not in known:
         near = difflib.get_close_matches(slot, known, n=1)
-        hint = (f'did you mean "{near[0]}"? ' if near else "") + f"slots: {', '.join(known) or 'none'}"
+        hint = (f'did you mean "{near[0]}"? ' if near else "") + f"slots: {', '.join(known)}"
         raise Misconfigured(f'"{slot}" is no slot of this fleet; nothing was moved; {hint}')

@@ -45,6 +45,9 @@ def slots(
             console.print(asyncio.run(command.order(url, folder, settings, slot, *orders[what])), highlight=False)
             return
         fleet = asyncio.run(command.fleet_now(url, folder))
+    if not fleet.slots and not as_json:
+        console.print(command.without_slots(folder, settings), highlight=False, markup=False, soft_wrap=True)
+        return
     rows, decision = command.slot_rows(fleet), decision_of(fleet, fleet.run)
     print_rows(rows if as_json else [command.shown(row) for row in rows], as_json)
     if decision is not None and not as_json:

@@ -304,6 +304,9 @@ def test_a_live_run_can_be_looked_at_from_outside_and_a_stopped_one_too(made: Ca
     assert ask(folder, "inspect", "runs", "--json")[0]["state"] == "running"
     assert said(folder, "redis", "XLEN", "tm:{}:prompts").startswith("(integer) ")
     assert "trained" in said(folder, "redis", "HGETALL", "tm:{}:counts")
+    assert f"{folder.name} has no slots: its processes stay where they are" in said(folder, "slots")
+    refused = tidemill("slots", "move", "slot-0", "train", runs=folder.parent)
+    assert (refused.returncode, "addition --slots 2` starts a run whose slots move" in refused.stderr) == (2, True)
     launched.interrupt()
     assert launched.end() == 130
     assert ask(folder, "status", "--json")["launcher_pid"] is None
