@@ -114,3 +114,13 @@ class TrainSection(Section):
     checkpoint_every: int = Field(default=20, ge=1)
     lora: Lora | None = None
     options: dict[str, Any] = Field(default_factory=dict)
+
+
+class DeepSpeedOptions(Section):
+    """`[train] options` of the learner `deepspeed`."""
+
+    policy: str = "causal_lm"
+    """A name of `policies`, or a dotted path."""
+    without_signal: Literal["skip", "train"] = "skip"
+    """Rollouts whose advantage is 0 have no gradient, so they take part in no pass unless a reference pulls at them;
+    `train` lets them take part all the same, for comparing costs."""

@@ -52,3 +52,27 @@ class RolloutSection(Section):
     """Rollouts sampled at the same time by one engine."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Passed to the engine."""
+
+
+class TorchOptions(Section):
+    """`[rollout] options` of the engine `torch`."""
+
+    forward: Literal["auto", "transformers"] = "auto"
+    """`transformers` always goes through the model's own class; `auto` takes the short pass where it is the same."""
+    cache_mb: int = Field(default=2048, ge=1)
+    """Most memory for keys and values; groups wait while it would be passed."""
+
+
+class VllmOptions(Section):
+    """`[rollout] options` of the engine `vllm`."""
+
+    kv_cache_mb: int | None = Field(default=None, ge=1)
+    """Memory for keys and values; none is 512 on a CPU, and vLLM's own share of the device on a GPU."""
+    max_model_len: int = Field(default=-1, ge=-1)
+    """Longest context and continuation together; -1 is the model's own length, or what the cache holds if that is
+    less.
+    """
+    deadline_s: float = Field(default=1800.0, gt=0)
+    """Longest wait for one group, one load or one scoring; only vLLM's own process can keep one waiting."""
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    """Any other argument of `vllm.EngineArgs` (`tensor_parallel_size`, `gpu_memory_utilization`, `quantization`, …)."""

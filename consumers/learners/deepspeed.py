@@ -14,7 +14,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
@@ -23,7 +22,7 @@ from torch import Tensor
 
 from broker.errors import Misconfigured
 from broker.messages import Actions, Group
-from broker.settings import ModelSection, Section, load_section
+from broker.settings import ModelSection, load_section
 from consumers import policies
 from consumers.algorithms import create as create_algorithm
 from consumers.algorithms.base import Algorithm, LossBatch
@@ -35,17 +34,7 @@ from consumers.learners.rollouts import Rollout, mini_batches, passes, rollouts_
 from consumers.learners.tally import Tally
 from consumers.packing import Shape, micro_batches
 from consumers.policies.base import Policy
-from consumers.settings import AlgorithmSection, Correction, TrainSection
-
-
-class DeepSpeedOptions(Section):
-    """`[train] options` of this learner."""
-
-    policy: str = "causal_lm"
-    """A name of `policies`, or a dotted path."""
-    without_signal: Literal["skip", "train"] = "skip"
-    """Rollouts whose advantage is 0 have no gradient, so they take part in no pass unless a reference pulls at them;
-    `train` lets them take part all the same, for comparing costs."""
+from consumers.settings import AlgorithmSection, Correction, DeepSpeedOptions, TrainSection
 
 
 @dataclass(slots=True)

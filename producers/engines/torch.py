@@ -9,34 +9,23 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field
 
 from broker.messages import Group, Rollouts
-from broker.settings import Section, load_section
+from broker.settings import load_section
 from producers.engines.base import Continuation
 from producers.engines.siblings import Siblings
 from producers.engines.texts import Reader
 from producers.engines.torch_columns import ROOM, Columns
 from producers.engines.torch_model import Model
 from producers.engines.torch_rows import Rows
-from producers.settings import RolloutSection
+from producers.settings import RolloutSection, TorchOptions
 
 WAITING = 8
 """One group waits for every so many that run, so that a row that ends is filled in the same step."""
-
-
-class TorchOptions(Section):
-    """`[rollout] options` of this engine."""
-
-    forward: Literal["auto", "transformers"] = "auto"
-    """`transformers` always goes through the model's own class; `auto` takes the short pass where it is the same."""
-    cache_mb: int = Field(default=2048, ge=1)
-    """Most memory for keys and values; groups wait while it would be passed."""
 
 
 class TorchCore:

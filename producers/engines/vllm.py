@@ -12,14 +12,13 @@ from __future__ import annotations
 import os
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
-from pydantic import Field
 
 from broker.errors import Misconfigured
-from broker.settings import Section, load_section
-from producers.settings import RolloutSection
+from broker.settings import load_section
+from producers.settings import RolloutSection, VllmOptions
 
 if TYPE_CHECKING:
     from producers.engines.vllm_async import VllmAsync
@@ -38,21 +37,6 @@ CPU_ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "TORCHDYNAMO_DISABLE": "1",  # small models gain nothing from a compiler that runs for 17 s in the first step
 }
-
-
-class VllmOptions(Section):
-    """`[rollout] options` of this engine."""
-
-    kv_cache_mb: int | None = Field(default=None, ge=1)
-    """Memory for keys and values; none is 512 on a CPU, and vLLM's own share of the device on a GPU."""
-    max_model_len: int = Field(default=-1, ge=-1)
-    """Longest context and continuation together; -1 is the model's own length, or what the cache holds if that is
-    less.
-    """
-    deadline_s: float = Field(default=1800.0, gt=0)
-    """Longest wait for one group, one load or one scoring; only vLLM's own process can keep one waiting."""
-    arguments: dict[str, Any] = Field(default_factory=dict)
-    """Any other argument of `vllm.EngineArgs` (`tensor_parallel_size`, `gpu_memory_utilization`, `quantization`, …)."""
 
 
 def make(model_folder: Path, settings: RolloutSection, *, seed: int) -> VllmCore | VllmAsync:

@@ -15,9 +15,8 @@ from vllm import EngineArgs
 from vllm.config import WeightTransferConfig
 
 from broker.errors import Misconfigured
-from producers.engines.vllm import VllmOptions
 from producers.engines.vllm_transfer import BACKEND, Registration
-from producers.settings import RolloutSection
+from producers.settings import RolloutSection, VllmOptions
 
 CPU_CACHE_MB = 512
 

@@ -27,10 +27,9 @@ from producers.engines import vllm_requests as requests
 from producers.engines import vllm_tied_head
 from producers.engines.base import Continuation
 from producers.engines.texts import Reader
-from producers.engines.vllm import VllmOptions
 from producers.engines.vllm_arguments import arguments, misconfigured
 from producers.engines.vllm_checkpoint import checked, model_shapes
-from producers.settings import RolloutSection
+from producers.settings import RolloutSection, VllmOptions
 
 CLOSE_S = 30.0
 """Longest wait for vLLM's process to leave."""

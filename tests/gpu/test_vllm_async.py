@@ -22,8 +22,8 @@ if importlib.util.find_spec("vllm") is None:
 from broker.errors import Broken, Poison
 from broker.messages import Group, Rollouts
 from producers.engines.base import Continuation
-from producers.engines.vllm import VllmOptions, prepare_environment
-from producers.settings import RolloutSection
+from producers.engines.vllm import prepare_environment
+from producers.settings import RolloutSection, VllmOptions
 from tests.contract.engine_cases import LONGEST, Weights, group, publish
 
 pytestmark = [pytest.mark.gpu, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
