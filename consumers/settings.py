@@ -19,9 +19,11 @@ class RewardPart(Section):
     name: str
     """A shipped rule or judge, or a dotted path `module:attribute`."""
     weight: float = 1.0
+    """The reward is the sum of weight × part."""
     on: Place = "cpu"
     """`cpu`: a rule, run in a worker process. `slot`: a judge, which needs a slot; listed names have their place."""
     options: dict[str, Any] = Field(default_factory=dict)
+    """Passed to the rule or judge."""
 
     @model_validator(mode="before")
     @classmethod
@@ -40,6 +42,7 @@ class RewardSection(Section):
     """`[reward]`"""
 
     parts: list[RewardPart] = Field(default_factory=lambda: [RewardPart(name="exact_match")], min_length=1)
+    """What is summed up: rules and judges."""
     timeout_s: float = Field(default=10.0, gt=0)
     """Hard deadline of the rules for one group; their process is killed, the try counts as an attempt."""
     processes: int = Field(default=1, ge=1)
@@ -62,6 +65,7 @@ class Correction(Section):
     token_cap: float = Field(default=2.0, gt=1)
     """C: `clip` and `tis` let no ratio count more; `mis` drops and `icepop` silences actions outside [1/C, C]."""
     sequence: Literal["none", "geometric"] = "geometric"
+    """`geometric` also looks at a rollout as a whole."""
     sequence_cap: float = Field(default=2.0, gt=1)
     """A rollout whose exp(mean log w) lies outside [1/C, C] is masked."""
 
@@ -70,21 +74,28 @@ class AlgorithmSection(Section):
     """`[algorithm]`"""
 
     name: str = "grpo"
+    """`cispo`, `dapo`, `dr_grpo`, `grpo`, `gspo`, `reinforce`, `rloo`, or a dotted path."""
     dynamic_sampling: bool = False
     """True: groups without signal are retired before training and B counts survivors."""
     clip: float = Field(default=0.2, gt=0, lt=1)
+    """ε: how far the ratio of new to proximal probability may leave 1."""
     kl_coef: float = Field(default=0.0, ge=0)
     """Weight of the KL penalty to the frozen reference (version 0); 0 loads no reference."""
     correction: Correction = Correction()
+    """For actions that were sampled from an older policy."""
     options: dict[str, Any] = Field(default_factory=dict)
+    """Passed to the algorithm."""
 
 
 class Lora(Section):
     """`[train] lora`"""
 
     r: int = Field(default=16, ge=1)
+    """Rank of the added matrices."""
     alpha: int = Field(default=32, ge=1)
+    """They are scaled by alpha / r."""
     targets: list[str] = Field(default_factory=lambda: ["q_proj", "v_proj", "o_proj"])
+    """Names of the modules that get them."""
 
 
 class TrainSection(Section):
@@ -99,10 +110,15 @@ class TrainSection(Section):
     late: Literal["wait", "recycle", "retire", "keep"] = "wait"
     """What becomes of a group that would break the bound."""
     lr: float = Field(default=5e-4, gt=0)
+    """Learning rate of AdamW."""
     betas: tuple[float, float] = (0.9, 0.95)
+    """Of AdamW: decay of the mean and of the squares."""
     weight_decay: float = Field(default=0.0, ge=0)
+    """Of AdamW."""
     grad_clip: float = Field(default=1.0, gt=0)
+    """Largest norm of the whole gradient."""
     warmup_steps: int = Field(default=0, ge=0)
+    """Versions over which the learning rate rises from 0."""
     optimizer_steps: int = Field(default=1, ge=1)
     """Optimizer steps per batch (mini-batches); more than one costs a forward pass for proximal log-probs."""
     micro_tokens: int = Field(default=16384, ge=1)
@@ -112,8 +128,11 @@ class TrainSection(Section):
     ranks: int = Field(default=1, ge=1)
     """Processes the learner is spread over; the trainer is rank 0 and starts the others. On GPUs, one GPU each."""
     checkpoint_every: int = Field(default=20, ge=1)
+    """Versions between two checkpoints; a resume replays what came after the last."""
     lora: Lora | None = None
+    """Train low-rank additions; none trains all weights."""
     options: dict[str, Any] = Field(default_factory=dict)
+    """Passed to the learner."""
 
 
 class DeepSpeedOptions(Section):

@@ -21,6 +21,7 @@ from deploy.commands.logs import logs
 from deploy.commands.looking import report
 from deploy.commands.machine import doctor
 from deploy.commands.records import audit, inspect
+from deploy.commands.reference import settings
 from deploy.commands.running import resume, run
 from deploy.commands.server import redis
 from deploy.commands.simulation import simulate
@@ -65,6 +66,7 @@ for command in (
     join,
     audit,
     simulate,
+    settings,
     doctor,
 ):
     app.command()(command)

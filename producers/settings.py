@@ -19,6 +19,7 @@ class EvalPrompts(Section):
     group_size: int = Field(default=1, ge=1)
     """Siblings per held-out prompt (pass@k)."""
     temperature: float = Field(default=0.0, ge=0)
+    """0 takes the likeliest action each time."""
 
 
 class PromptsSection(Section):
@@ -31,6 +32,7 @@ class PromptsSection(Section):
     passes: int | None = Field(default=None, ge=1)
     """Exact number of epochs over finite sources; none repeats for ever."""
     eval: EvalPrompts = EvalPrompts()
+    """Held-out prompts, by which a run is measured."""
 
 
 class RolloutSection(Section):
@@ -39,8 +41,11 @@ class RolloutSection(Section):
     engine: str = "auto"
     """`torch`, `vllm`, `scripted`, `auto` (chooses and says why), or a dotted path."""
     group_size: int = Field(default=8, ge=1)
+    """Siblings: rollouts of each prompt."""
     temperature: float = Field(default=1.0, gt=0)
+    """Of sampling; the trainer takes it into account."""
     max_tokens: int = Field(default=128, ge=1)
+    """Longest rollout."""
     stop: list[str] = Field(default_factory=list)
     """Further single tokens that end a rollout, beside the model's own end token."""
     top_p: float = 1.0
@@ -48,6 +53,9 @@ class RolloutSection(Section):
     top_k: int = 0
     """Refused above 0, for the same reason."""
     update: Literal["between_groups", "in_flight", "drain"] = "between_groups"
+    """How new weights get in: `between_groups` lets running groups end under the old ones, `drain` also stops reading
+    until then, `in_flight` loads at once and goes on with the groups.
+    """
     max_rows: int = Field(default=512, ge=1)
     """Rollouts sampled at the same time by one engine."""
     options: dict[str, Any] = Field(default_factory=dict)

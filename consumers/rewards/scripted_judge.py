@@ -31,6 +31,7 @@ class LaterVotes(Section):
     version: int = Field(ge=0)
     """From the groups on whose sampling this weight version, or a later one, began."""
     votes: int = Field(ge=1)
+    """Votes on each of them."""
 
 
 class ScriptedJudgeOptions(Section):
@@ -45,6 +46,7 @@ class ScriptedJudgeOptions(Section):
     capacity: int = Field(default=2, ge=1)
     """Groups in hand: one is judged, the others wait at hand."""
     later: LaterVotes | None = None
+    """Another number mid-way; none keeps it."""
 
 
 class ScriptedJudge:

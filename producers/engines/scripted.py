@@ -56,6 +56,7 @@ class LaterLength(Section):
     version: int = Field(ge=0)
     """From the groups on that are begun under this weight version or a later one."""
     length: Length
+    """Least and most actions of a rollout, from then on."""
 
 
 class ScriptedOptions(Section):
@@ -68,6 +69,7 @@ class ScriptedOptions(Section):
     length: Length = (1, 1)
     """A rollout is filled up to a number of actions between these, drawn by its seed."""
     later: LaterLength | None = None
+    """Another length mid-way; none keeps it."""
     pace_s: float = Field(default=0.0, ge=0)
     """Seconds one group takes, slept instead of computed; groups are served one after the other."""
     token_pace_s: float = Field(default=0.0, ge=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ def test_a_check_says_that_the_settings_are_sound_and_starts_nothing(tmp_path: P
         (["run", "addition", 'reward.parts=[{name="json:loads"}]'], "loads: TypeError: missing a required argument"),
         (["run", "addition", 'reward.parts=[{name="json:loads"}]', "--check"], "it is called as rule(*, prompt,"),
         (["run", "addition", "--slots", "0"], "0 slots cannot run anything"),
+        (["settings", "trian"], 'did you mean "train"?'),
         (["resume", "addition-1"], "there is no run 'addition-1'"),
         (["inspect", "ledgers"], "known: ledger, dead, weights, open, decisions, runs"),
         (["status"], "there is no run 'latest'"),
@@ -37,6 +39,15 @@ def test_what_cannot_be_done_is_one_message_with_exit_code_2(arguments: list[str
     assert said in answer.stderr
     assert "Traceback" not in answer.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_section_is_explained_for_people_and_for_programs(tmp_path: Path) -> None:
+    shown = tidemill("settings", "train", runs=tmp_path, COLUMNS="200").stdout
+    assert "[train] options of deepspeed" in shown
+    assert '"wait", "recycle", "retire", "keep"' in shown
+    rows = json.loads(tidemill("settings", "train", "--json", runs=tmp_path).stdout)
+    assert {row["section"] for row in rows} == {"train", "train.options"}
+    assert [row["default"] for row in rows if row["key"] == "staleness"] == ["1"]
 
 
 def test_the_doctor_starts_a_server_and_ends_it(tmp_path: Path) -> None:
