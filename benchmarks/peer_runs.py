@@ -49,7 +49,7 @@ def environment() -> Path:
         print("making the peer's environment, once: some minutes", flush=True)
         subprocess.run([sys.executable, "-m", "venv", "--clear", ENVIRONMENT], check=True)
         install = [python, "-m", "pip", "install", "--quiet"]
-        subprocess.run([*install, f"torch=={torch.__version__.partition('+')[0]}"], check=True)
+        subprocess.run([*install, f"torch=={torch.__version__}"], check=True)  # the same build as ours, or none
         subprocess.run([*install, "--requirement", PEERS / "trl.txt"], check=True)
         made.write_text(wanted)
     return python

@@ -9,6 +9,7 @@ A message tells three things: what happened, with the values; what the system do
 from __future__ import annotations
 
 import errno
+import os
 
 
 class TidemillError(Exception):
@@ -73,10 +74,13 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def full_disk(error: BaseException) -> Transient | None:
-    """What the system's word for a full disk means here; None for every other error."""
-    if not isinstance(error, OSError) or error.errno not in NO_ROOM:
+    """What the system's word for a full disk means here, also where a library repeats no more than the word (as
+    safetensors does); None for every other error.
+    """
+    number, name = getattr(error, "errno", None), getattr(error, "filename2", None) or getattr(error, "filename", None)
+    if number not in NO_ROOM and not any(os.strerror(one) in str(error) for one in NO_ROOM):
         return None
-    where = f" ({error.filename2 or error.filename})" if error.filename else ""
+    where = f" ({name})" if name else ""
     return Transient(
         f"the disk is full{where}; what was not written is not done, and what was committed stays; free some room, "
         "then `tidemill resume`, or name another place in TIDEMILL_RUNS"

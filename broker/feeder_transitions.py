@@ -48,11 +48,18 @@ def admit(
 
 def room(run: RunRecord, kind: Kind) -> int:
     """Places for new groups."""
-    return 0 if run.stopped else run.room(kind)
+    return 0 if stopped(run, kind) else run.room(kind)
+
+
+def stopped(run: RunRecord, kind: Kind) -> bool:
+    """With too many groups buried nothing new is trained on; what is trained can still be measured."""
+    return kind == "train" and run.stopped
 
 
 def answer(run: RunRecord, kind: Kind, cursor: int, admitted: int = 0) -> Admission:
-    return Admission(cursor=cursor, admitted=admitted, live=run.live_version, room=room(run, kind), stopped=run.stopped)
+    return Admission(
+        cursor=cursor, admitted=admitted, live=run.live_version, room=room(run, kind), stopped=stopped(run, kind)
+    )
 
 
 def check_new(run: RunRecord, offers: Sequence[Offer]) -> None:

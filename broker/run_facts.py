@@ -73,10 +73,14 @@ def facts_of(seen: Standing) -> Facts:
 
 
 def everywhere(seen: Standing) -> Facts:
-    """As the engines say by their heartbeats; one that is silent or has left is not waited for."""
+    """As the engines say by their heartbeats; one that is silent or has left is not waited for, one that has
+    just been started was not synced.
+    """
     engines = [beat for beat in seen.beats.values() if beat.get("role") == "rollout" and is_there(beat)]
     if seen.state.live and engines and all(beat.get("version") == seen.state.live.version for beat in engines):
-        yield EVERYWHERE, {}, max(float(beat.get("synced_s", 0.0)) for beat in engines)
+        took = [float(beat["synced_s"]) for beat in engines if "synced_s" in beat]
+        if took:
+            yield EVERYWHERE, {}, max(took)
 
 
 def is_there(beat: Mapping[str, Any]) -> bool:

@@ -124,12 +124,7 @@ async def trainer_of(
     run, settings = load_section(RunSection, "run", raw["run"]), load_section(TrainSection, "train", raw["train"])
     keep, held_out = load_section(WeightsSection, "weights", raw["weights"]).keep, raw["prompts"]["eval"]
     publication = Publication(broker, store := VersionStore(folder / "store"), learner, keep)
-    bounds = Bounds(
-        groups=settings.groups,
-        staleness=settings.staleness,
-        eval_cap=max(1, held_out["size"]),
-        dead_limit=load_section(BrokerSection, "broker", raw["broker"]).dead_limit,
-    )
+    bounds = bounds_of(settings, load_section(BrokerSection, "broker", raw["broker"]), held_out["size"])
     evaluations, goal = folder / "evaluations.jsonl", parse(run.stop_when)
     measurement = Measurement(evaluations, held_out["size"], held_out["every"], goal)
 
@@ -155,6 +150,15 @@ async def trainer_of(
         meter=meter,
         stop=stop,
         archive=archive_of(folder, name, run),
+    )
+
+
+def bounds_of(settings: TrainSection, broker: BrokerSection, held_out: int) -> Bounds:
+    return Bounds(
+        groups=settings.groups,
+        staleness=settings.staleness,
+        eval_cap=max(1, held_out),
+        dead_limit=broker.dead_limit,
     )
 
 

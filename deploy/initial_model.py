@@ -134,7 +134,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--run", type=Path, required=True)
     try:
         prepare(parser.parse_args(arguments).run.resolve())
-    except (TidemillError, OSError) as error:
+    except Exception as error:
         meant = error if isinstance(error, TidemillError) else full_disk(error)
         if meant is None:
             raise

@@ -21,7 +21,7 @@ from broker.redis_broker import RedisBroker
 from broker.standing import Standing, standing
 from consumers.settings import needs_judge
 from deploy.fleet_facts import decision_of, pools_of, slots_of
-from deploy.plain_text import plain
+from deploy.plain_text import plain, shortened
 from deploy.records import GrowingFile, Record
 from deploy.run_settings import RunSettings
 from deploy.slot_crew import fleet_of
@@ -133,7 +133,7 @@ class Observer:
             is_open=state.is_open,
             lease_s=self.lease_s,
             finished=state.finished,
-            newest_dead=plain(facts.newest_dead),
+            newest_dead=shortened(plain(" ".join(facts.newest_dead.split()))),
         )
 
     @property

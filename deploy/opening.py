@@ -1,4 +1,5 @@
-"""What a run file names, opened before anything starts: rules are imported and their signatures bound, prompts read.
+"""What a run file names, opened before anything starts: rules are imported and their signatures bound, prompts read,
+options of what is shipped checked.
 
 For: hearing at once what a role would say after a model was made. Not for: whether names lead anywhere (`names`),
 calling a rule, whether the model can read the prompts (`initial_model`), or what needs torch: judges, engine, learner.
@@ -9,14 +10,28 @@ from __future__ import annotations
 import asyncio
 
 from broker.errors import Misconfigured, Transient
+from broker.settings import load_section
 from consumers.rewards import rules_of
 from consumers.settings import RewardSection
 from deploy.plain_text import plain
 from deploy.run_settings import RunSettings
+from deploy.shipped_options import given, section_class
 from producers.prompt_sources import create_sources
 
 SHOWN = 60
 """Characters of a prompt."""
+
+
+def open_options(settings: RunSettings) -> None:
+    """Options of shipped engines, algorithms, learners and judges. Raises Misconfigured listing every problem."""
+    problems: list[str] = []
+    for place, name, options in given(settings):
+        try:
+            load_section(section_class(place, name), place, options)
+        except Misconfigured as error:
+            problems.append(str(error))
+    if problems:
+        raise Misconfigured("\n".join(problems))
 
 
 def open_rules(reward: RewardSection, within_s: float) -> bool:

@@ -11,6 +11,11 @@ def plain(text: str) -> str:
     return "".join(map(written, text))
 
 
+def shortened(text: str, most: int = 300) -> str:
+    """Begin and end of a text that is longer: a reason may carry a whole completion."""
+    return text if len(text) <= most else f"{text[: most // 2]} … {text[-most // 2 :]}"
+
+
 def written(character: str) -> str:
     if character.isprintable() or character == "\n":
         return character

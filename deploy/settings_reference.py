@@ -11,7 +11,6 @@ import inspect
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from itertools import groupby
 from typing import Any, get_args
 
@@ -20,7 +19,7 @@ from pydantic.fields import FieldInfo
 from broker.settings import Section
 from deploy.run_settings import SECTIONS
 from deploy.settings_in_words import default_in_words, values_in_words
-from deploy.shipped_options import OPTIONS
+from deploy.shipped_options import OPTIONS, section_class
 from scheduler.settings import PoolSection
 
 
@@ -85,12 +84,6 @@ def of_section(section: str) -> Iterator[Setting]:
         if place.partition(".")[0] == section:
             for name in shipped:
                 yield from settings_of(section_class(place, name), place, of=name)
-
-
-def section_class(place: str, name: str) -> type[Section]:
-    """Of the options of something shipped."""
-    module, _, attribute = OPTIONS[place][name].partition(":")
-    return getattr(import_module(module), attribute)
 
 
 def settings_of(kind: type[Section], section: str, *, of: str = "", prefix: str = "") -> Iterator[Setting]:

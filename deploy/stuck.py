@@ -132,19 +132,25 @@ def too_many_dead(snapshot: Snapshot) -> Iterator[Finding]:
             what=f"{snapshot.dead} groups are buried in `dead`, and with {snapshot.dead_limit} nothing new is admitted",
             why="what buries so many is no accident, and their bodies fill the server",
             mend="`tidemill inspect dead` says why of each; mend that, then `tidemill inspect dead replay --all` or "
-            "`drop --all`, or raise broker.dead_limit and `tidemill resume`",
+            "`drop --all`, or raise broker.dead_limit in the run's settings.json and `tidemill resume`",
         )
         return
     admitted = sum(snapshot.counts.get(f"{kind}.admitted", 0) for kind in ("train", "eval"))
     few = DEAD_FEW if got_through(snapshot) else 0
-    if snapshot.dead > max(few, DEAD_SHARE * admitted):
+    if snapshot.dead > max(few, DEAD_SHARE * admitted) or 0 < snapshot.dead_limit <= 2 * snapshot.dead:
         yield Finding(
             name="dead-letters",
             what=f"{snapshot.dead} groups are buried in `dead`, of {admitted} admitted",
-            why=f"more than {DEAD_SHARE:.0%}: what buries them is no accident; the newest: {snapshot.newest_dead}",
+            why=why_too_many(snapshot, admitted),
             mend="`tidemill inspect dead` says why of each",
             holds=False,
         )
+
+
+def why_too_many(snapshot: Snapshot, admitted: int) -> str:
+    if snapshot.dead > DEAD_SHARE * admitted:
+        return f"more than {DEAD_SHARE:.0%}: what buries them is no accident; the newest: {snapshot.newest_dead}"
+    return f"with {snapshot.dead_limit} nothing new is admitted; the newest: {snapshot.newest_dead}"
 
 
 def got_through(snapshot: Snapshot) -> bool:

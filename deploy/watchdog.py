@@ -25,16 +25,16 @@ class Watch:
     since: float = 0.0
     got_through: tuple[object, ...] = ()
     buried: int = 0
-    """Groups buried when one last got through."""
+    """Training groups buried when one last got through, less those that were tried again since."""
 
     def after(self, snapshot: Snapshot, now: float) -> Watch:
         """The watch after this look: anything new restarts the clock, and what gets through the count of burials."""
-        signature, got_through = signature_of(snapshot), got_through_of(snapshot)
+        signature, got_through, buried = signature_of(snapshot), got_through_of(snapshot), buried_of(snapshot)
         return Watch(
             signature,
             self.since if signature == self.signature else now,
             got_through,
-            self.buried if got_through == self.got_through else buried_of(snapshot),
+            min(self.buried, buried) if got_through == self.got_through else buried,
         )
 
     def still_s(self, now: float) -> float:
@@ -63,7 +63,8 @@ def got_through_of(snapshot: Snapshot) -> tuple[object, ...]:
 
 
 def buried_of(snapshot: Snapshot) -> int:
-    return snapshot.books("train")["buried"] + snapshot.books("eval")["buried"]
+    """Training groups alone: a version that is gone buries all of its evaluation at once, and the run goes on."""
+    return snapshot.books("train")["buried"]
 
 
 def who_holds(snapshot: Snapshot) -> str:

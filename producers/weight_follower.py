@@ -191,8 +191,10 @@ class WeightFollower:
     def count_sync(self) -> None:
         """Once for each version, and not for one that was overtaken meanwhile: that engine is late for the next."""
         if self.version == self.newest > self.synced:
-            self.synced, self.meter.synced_s = self.version, time.monotonic() - self.heard_at
-            self.meter.metrics.observe(SYNCING, self.meter.synced_s)
+            if self.synced >= 0:  # before that it was started
+                self.meter.synced_s = time.monotonic() - self.heard_at
+                self.meter.metrics.observe(SYNCING, self.meter.synced_s)
+            self.synced = self.version
 
     def count_lag(self) -> None:
         if self.version >= 0:

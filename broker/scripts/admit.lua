@@ -1,5 +1,5 @@
 -- Groups enter the open set, if the cursor is where the caller saw it: the prefix that fits below the cap. With as many
--- groups in `dead` as may lie there, none does.
+-- groups in `dead` as may lie there no training group does; what is trained can still be measured.
 -- ARGV: kind, version (eval: the one measured; train: ''), expected cursor, cursor value, groups,
 --       then per group: id, entry values, entry …, body values, body …
 local kind, version, expected, value, groups = ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
@@ -10,7 +10,7 @@ if kind == 'eval' then cursor = tonumber(redis.call('HGET', evaluations, version
 else cursor = tonumber(state('cursor') == '' and '0' or state('cursor')) end
 local cap = tonumber(kind == 'eval' and state('eval_cap') or state('cap'))
 local limit = tonumber(state('dead_limit') == '' and '0' or state('dead_limit'))
-local stopped = limit > 0 and redis.call('XLEN', P .. 'dead') >= limit
+local stopped = kind == 'train' and limit > 0 and redis.call('XLEN', P .. 'dead') >= limit
 local room = stopped and 0 or cap - tonumber(redis.call('HGET', COUNTS, kind .. '.open') or '0')
 if cursor ~= expected then return { 'done', cursor, 0, live, math.max(room, 0), stopped and 1 or 0 } end
 local n = math.max(0, math.min(groups, room))

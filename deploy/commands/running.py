@@ -49,8 +49,9 @@ def run(
     if not elsewhere and (slots is not None or settings.scheduler.slots):
         check_slots(settings)
     check_paths(settings)
-    from deploy.opening import open_rules
+    from deploy.opening import open_options, open_rules
 
+    open_options(settings)
     if check:
         tell_check(settings)
         return

@@ -195,13 +195,12 @@ async def test_with_as_many_dead_as_may_be_nothing_new_enters_until_some_are_dro
     before = await feeder.books()
     refused = await feeder.admit(2, "three", groups(1, start=2))
     assert (refused.cursor, refused.admitted, refused.room, refused.stopped) == (2, 0, 0, True)
-    unmeasured = await feeder.admit_eval(0, 0, [group("eval/0/0", "eval")])
-    assert (unmeasured.admitted, unmeasured.stopped) == (0, True)
     assert await feeder.books() == before
+    measured = await feeder.admit_eval(0, 0, [group("eval/0/0", "eval")])
+    assert (measured.admitted, measured.stopped) == (1, False)
     assert await operator.drop((await operator.dead())[:1]) == ["done"]
     admission = await feeder.admit(2, "three", groups(1, start=2))
     assert (admission.admitted, admission.room, admission.stopped) == (1, 7, False)
-    assert (await feeder.admit_eval(0, 0, [group("eval/0/0", "eval")])).admitted == 1
 
 
 async def test_what_is_open_goes_on_and_what_is_buried_can_be_replayed_when_nothing_new_enters(world: World) -> None:

@@ -80,11 +80,10 @@ def service() -> dict[str, Any]:
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     with hosted(tmp_path_factory.mktemp("flower"), [*QUICK, *SLOWER]) as made:
         made.begin()
-        said = (made.folder.parent / "slot.printed").open("wb")
         script = ROOT / "deploy" / "images" / "bin" / "slot.sh"
-        made.workers[SLOT] = subprocess.Popen(
-            ["sh", script], env={**with_our_programs(made), "TIDEMILL_PLACE": SLOT}, stdout=said, stderr=said
-        )
+        env = {**with_our_programs(made), "TIDEMILL_PLACE": SLOT}
+        with (made.folder.parent / "slot.printed").open("wb") as said:
+            made.workers[SLOT] = subprocess.Popen(["sh", script], env=env, stdout=said, stderr=said)
         yield made
 
 

@@ -235,6 +235,7 @@ def test_operations_types_what_kubectl_understands_and_names_what_is_there() -> 
     lines = [line for line in typed if line.partition(" ")[0] == "kubectl"]
     named = [re.search(r" (\w+/\w+)( |$)", line) for line in lines]
     folders = [re.search(r" apply -k (\S+)$", line) for line in lines]
+    assert any(named) and any(folders)
     assert [found[1] for found in named if found and found[1] not in objects] == []
     assert all((ROOT / found[1] / "kustomization.yaml").is_file() for found in folders if found)
     label = re.search(r" -l ([^ =]+)=(\S+)$", lines[-1])

@@ -155,12 +155,12 @@ def test_a_job_whose_time_is_up_drains_and_is_requeued_by_itself(user: User) -> 
 def test_each_slot_gets_its_part_of_its_nodes_gpus(user: User) -> None:
     if not user.slurm.has_gpus:
         pytest.skip("no device file may be made here, so Slurm has no GPUs to hand out")
-    folder = prepared(user, "run.steps=10", "train.options={pace_s=0.3}")
+    folder = prepared(user, "run.steps=100", "train.options={pace_s=0.3}")  # longer than the look below takes
     user.submit("--nodes=1", "--ntasks-per-node=2", "--gpus-per-node=4")
     until(lambda: version(folder) or user.sees("COMPLETED"), 60)
     slots: list[dict[str, Any]] = json.loads(user.inside("tidemill slots --json"))
     user.awaits(within_s=120)
-    assert report_of(folder)["steps"] == 10
+    assert report_of(folder)["steps"] == 100
     assert {one["slot"]: one["devices"] for one in slots} == {"slot-1": "GPU 0,1", "slot-2": "GPU 2,3"}
 
 

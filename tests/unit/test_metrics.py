@@ -60,6 +60,12 @@ def test_whoever_asks_asks_for_what_there_is(path: str) -> None:
     assert names <= there
 
 
+def test_the_dashboard_asks_for_outcomes_that_are_counted() -> None:
+    asked = re.findall(r'outcome=~\\"([a-z_|]+)\\"', (IMAGES / "grafana.json").read_text())
+    assert asked
+    assert {one for said in asked for one in said.split("|")} <= set(SETTLED.says.partition(": ")[2].split(", "))
+
+
 def test_the_alerts_are_rules_and_the_scraping_finds_the_target_files() -> None:
     scraping = yaml.safe_load((IMAGES / "prometheus.yml").read_text())
     (job,) = scraping["scrape_configs"]

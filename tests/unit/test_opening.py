@@ -11,7 +11,9 @@ import pytest
 
 from broker.errors import Misconfigured
 from consumers.settings import RewardSection
-from deploy.opening import open_prompts, open_rules
+from deploy.opening import open_options, open_prompts, open_rules
+from deploy.run_check import load_run
+from deploy.run_files import shipped_runs
 from deploy.run_settings import RunSettings
 
 RULES = """
@@ -104,3 +106,19 @@ def test_a_file_without_prompts_is_refused_with_the_mend(tmp_path: Path, lines: 
     path.write_text(lines)
     with pytest.raises(Misconfigured, match=said):
         open_prompts(settings(path, held_out))
+
+
+def test_all_options_of_shipped_parts_that_are_unknown_are_told_together() -> None:
+    wrong = ("rollout.engine=torch", "rollout.options={cash_mb=1}", "train.options={policies=1}")
+    with pytest.raises(Misconfigured) as caught:
+        open_options(load_run("addition", [*wrong, "algorithm.name=dapo", "algorithm.options={clip_high=-1}"]))
+    first, second, third = str(caught.value).splitlines()
+    assert first == '[rollout.options] cash_mb: unknown key; nothing was started; did you mean "cache_mb"?'
+    assert second.startswith("[algorithm.options] clip_high = -1: Input should be greater than 0; nothing was started")
+    assert third == '[train.options] policies: unknown key; nothing was started; did you mean "policy"?'
+
+
+def test_options_of_ones_own_parts_are_their_own_matter_and_shipped_runs_are_sound() -> None:
+    open_options(load_run("addition", ["train.learner=json:loads", "train.options={whatever=1}"]))
+    for name in shipped_runs():
+        open_options(load_run(name))

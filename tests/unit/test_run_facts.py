@@ -31,6 +31,8 @@ def everywhere(*engines: dict[str, Any], live: Announcement | None = LIVE) -> di
 def test_a_version_is_everywhere_when_the_last_engine_serves_it() -> None:
     assert everywhere(engine(), engine(synced_s=4.5), engine()) == {(): 4.5}
     assert everywhere(engine(), engine(version=6, synced_s=2.0)) == {}
+    started = {name: fact for name, fact in engine().items() if name != "synced_s"}
+    assert everywhere(engine(synced_s=4.5), started) == {(): 4.5} and everywhere(started) == {}
 
 
 @pytest.mark.parametrize("gone", [{"age_s": 60.0}, {"left": True}])

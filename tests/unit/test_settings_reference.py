@@ -14,8 +14,8 @@ from consumers.algorithms import ALGORITHMS
 from consumers.learners import LEARNERS
 from consumers.rewards import JUDGES
 from deploy.run_settings import SECTIONS, RunSettings
-from deploy.settings_reference import page, reference, section_class, settings_of
-from deploy.shipped_options import OPTIONS
+from deploy.settings_reference import page, reference, settings_of
+from deploy.shipped_options import OPTIONS, section_class
 from producers.engines import ENGINES
 
 DOCS = Path(__file__).parents[2] / "docs"

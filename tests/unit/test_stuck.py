@@ -214,7 +214,9 @@ def test_admission_that_stops_for_buried_groups_is_what_holds_a_run_up() -> None
     assert (finding.name, finding.holds) == ("admission-stopped", True)
     assert finding.what == "5 groups are buried in `dead`, and with 5 nothing new is admitted"
     assert "inspect dead replay --all" in finding.mend and "broker.dead_limit" in finding.mend
-    assert names(replace(stopped, dead=4)) == names(replace(stopped, dead_limit=0)) == []
+    assert names(replace(stopped, dead=2)) == names(replace(stopped, dead_limit=0)) == []
+    (warning,) = findings(replace(stopped, dead=3, counts={**RUNNING.counts, "train.admitted": 400}))
+    assert (warning.name, warning.holds) == ("dead-letters", False) and "with 5 nothing new is admitted" in warning.why
     assert names(replace(stopped, finished="x")) == [], "nothing is to be admitted any more"
 
 
