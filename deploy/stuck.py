@@ -137,7 +137,8 @@ def too_many_dead(snapshot: Snapshot) -> Iterator[Finding]:
         return
     admitted = sum(snapshot.counts.get(f"{kind}.admitted", 0) for kind in ("train", "eval"))
     few = DEAD_FEW if got_through(snapshot) else 0
-    if snapshot.dead > max(few, DEAD_SHARE * admitted) or 0 < snapshot.dead_limit <= 2 * snapshot.dead:
+    near = not snapshot.finished and 0 < snapshot.dead_limit <= 2 * snapshot.dead
+    if near or snapshot.dead > max(few, DEAD_SHARE * admitted):
         yield Finding(
             name="dead-letters",
             what=f"{snapshot.dead} groups are buried in `dead`, of {admitted} admitted",
