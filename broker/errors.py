@@ -9,7 +9,6 @@ A message tells three things: what happened, with the values; what the system do
 from __future__ import annotations
 
 import errno
-import os
 
 
 class TidemillError(Exception):
@@ -70,7 +69,7 @@ class Fenced(TidemillError):
     exit_code = 76
 
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+NO_ROOM = {errno.ENOSPC: "No space left on device", errno.EDQUOT: "Disk quota exceeded"}
 
 
 def full_disk(error: BaseException) -> Transient | None:
@@ -78,7 +77,7 @@ def full_disk(error: BaseException) -> Transient | None:
     safetensors does); None for every other error.
     """
     number, name = getattr(error, "errno", None), getattr(error, "filename2", None) or getattr(error, "filename", None)
-    if number not in NO_ROOM and not any(os.strerror(one) in str(error) for one in NO_ROOM):
+    if number not in NO_ROOM and not any(words in str(error) for words in NO_ROOM.values()):
         return None
     where = f" ({name})" if name else ""
     return Transient(
