@@ -157,7 +157,7 @@ def test_a_run_goes_to_its_end_tells_how_it_went_and_leaves_nothing_behind(made:
     assert report["staleness"]["max"] <= 1
     assert set(report["busy_share"]) == {"trainer", "rollout", "reward", "feeder"}
     assert (folder / "curve.png").stat().st_size > 1000
-    for words in ("finished: trained 20 versions", "held-out accuracy", "before:", "curve:", "tidemill report"):
+    for words in ("finished: trained 20 versions", "held-out accuracy", "before:", "curve:", "tidemill dashboard"):
         assert words in launched.text()
     assert_balanced(folder)
 
