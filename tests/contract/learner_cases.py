@@ -54,7 +54,7 @@ def advantages(batch: list[Group], algorithm: AlgorithmSection | None = None) ->
 
 
 def learner(
-    model: Path, *, algorithm: AlgorithmSection | None = None, dtype: str = "float32", lr: float = LR, **train: Any
+    model: Path, *, algorithm: AlgorithmSection | None = None, dtype: Any = "float32", lr: float = LR, **train: Any
 ) -> Learner:
     settings = TrainSection(**train, lr=lr)
     return create(
