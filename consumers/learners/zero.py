@@ -1,8 +1,8 @@
 """A DeepSpeed engine around a module: made without a compiler, its weights read and replaced whatever the ZeRO stage.
 
 For: all that is particular to DeepSpeed 0.19.8. Not for: what is trained. At start DeepSpeed would compile a
-shared-memory operator for CPUs; the table that says so is private, so the version is pinned. AdamW is torch's, which
-needs no operator.
+shared-memory operator for CPUs; the table that says so is private, as are its process groups, so the version is pinned.
+AdamW is torch's, which needs no operator.
 
 Source: Rajbhandari et al. 2020, arXiv 1910.02054 (ZeRO).
 """
@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from broker.errors import Broken
@@ -66,8 +67,23 @@ def ready(device: torch.device) -> Any:
     deepspeed = imported(device.type)
     if device.type == "cpu":
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    forget_ended_groups()
     deepspeed.init_distributed(dist_backend="gloo" if device.type == "cpu" else "nccl", verbose=False)
     return deepspeed
+
+
+def forget_ended_groups() -> None:
+    """DeepSpeed keeps its clone of the world for good; whoever else used torch.distributed in this process, such as an
+    engine, may have ended that world since.
+    """
+    from deepspeed.utils import groups
+
+    kept = vars(groups)["_WORLD_GROUP"]
+    try:
+        if kept is not None:
+            dist.get_process_group_ranks(kept)
+    except KeyError:
+        vars(groups)["_release_process_group_references"]()
 
 
 def whole_tensors(module: nn.Module, *, stage: int, wanted: bool) -> dict[str, Tensor] | None:

@@ -235,6 +235,12 @@ def test_bfloat16_trains_and_half_precision_on_a_cpu_is_refused(tiny: Path, tmp_
         learner(tiny, dtype="float16")
 
 
+def test_a_learner_is_made_after_somebody_else_ended_the_world_of_the_last_one(tiny: Path) -> None:
+    train(learner(tiny), range(1))
+    torch.distributed.destroy_process_group()
+    assert train(learner(tiny), range(1))["grad_norm"] > 0
+
+
 def test_an_unknown_learner_is_refused_with_the_known_ones(tiny: Path) -> None:
     with pytest.raises(Misconfigured, match="known: deepspeed, scripted"):
         learner(tiny, learner="deepsped")
