@@ -66,11 +66,15 @@ def command(folder: Path, *words: str) -> str:
     return answer.stdout
 
 
-def resting(folder: Path) -> Samples | None:
-    """What the endpoints say, when nothing moves between two scrapes; the stopped producer is left out."""
-    first, second = (counted(everything(folder, but="rollout-0")) for _ in range(2))
+def resting(folder: Path) -> tuple[Samples, Any] | None:
+    """What the endpoints say (but for the stopped producer's), and books and backlogs read between two scrapes that say the
+    same.
+    """
+    first = counted(everything(folder, but="rollout-0"))
+    books = asyncio.run(asked(folder))
+    second = counted(everything(folder, but="rollout-0"))
     waits = first["tidemill_backlog_groups", "feeder", "rollouts"] == first["tidemill_groups_in_hand", "trainer"] == 0
-    return second if first == second and waits else None
+    return (second, books) if first == second and waits else None
 
 
 def counted(samples: Samples) -> Samples:
@@ -88,8 +92,7 @@ def test_a_run_can_be_watched_from_its_start_through_a_resume_to_its_end(made: C
     assert_everybody_tells(everything(folder))
 
     os.kill(launched.pid_of("rollout-0"), signal.SIGSTOP)
-    rests = until(lambda: resting(folder), 20)
-    assert_agrees_with_the_books(folder, rests)
+    assert_agrees_with_the_books(folder, *until(lambda: resting(folder), 20))
     os.kill(launched.pid_of("rollout-0"), signal.SIGCONT)
 
     launched.interrupt()
@@ -154,8 +157,8 @@ def assert_everybody_tells(samples: Samples) -> None:
     assert samples["tidemill_processes", "launcher"] == len(PROCESSES) - 1
 
 
-def assert_agrees_with_the_books(folder: Path, samples: Samples) -> None:
-    books, backlog = asyncio.run(asked(folder))
+def assert_agrees_with_the_books(folder: Path, samples: Samples, held: Any) -> None:
+    books, backlog = held
     fates = {name[2:]: value for name, value in samples.items() if name[0] == "tidemill_run_groups_total"}
     assert {name: value for name, value in fates.items() if value} == {
         (fate, kind, ".".join(reason)): number
