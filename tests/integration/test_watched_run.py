@@ -67,9 +67,7 @@ def command(folder: Path, *words: str) -> str:
 
 
 def resting(folder: Path) -> tuple[Samples, Any] | None:
-    """What the endpoints say (but for the stopped producer's), and books and backlogs read between two scrapes that say the
-    same.
-    """
+    """What all but the stopped producer say, and books and backlogs read between two scrapes that say the same."""
     first = counted(everything(folder, but="rollout-0"))
     books = asyncio.run(asked(folder))
     second = counted(everything(folder, but="rollout-0"))
