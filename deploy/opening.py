@@ -13,7 +13,7 @@ from broker.errors import Misconfigured, Transient
 from broker.settings import load_section
 from consumers.rewards import rules_of
 from consumers.settings import RewardSection
-from deploy.plain_text import plain
+from deploy.plain_text import plain, shortened
 from deploy.run_settings import RunSettings
 from deploy.shipped_options import given, section_class
 from producers.prompt_sources import create_sources
@@ -75,5 +75,4 @@ def open_prompts(settings: RunSettings) -> str:
 
 def shown(text: str) -> str:
     """On one line, both ends of a long one: a template often ends with what matters."""
-    half = SHOWN // 2
-    return plain(repr(text if len(text) <= SHOWN else f"{text[:half]} … {text[-half:]}"))
+    return plain(repr(shortened(text, SHOWN)))
