@@ -5,6 +5,7 @@ For: the consuming loop (`consume`), and whoever writes a handler. Not for: sett
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
 import structlog
@@ -28,21 +29,20 @@ async def answer(handle: Handler, delivery: Delivery, group: Group, max_attempts
     A result that cannot travel is the group's matter, too.
     """
     try:
-        outcome = await handle(delivery, group)
-        check_result(delivery, outcome)
-        return outcome
+        return checked(delivery, await handle(delivery, group))
     except (Broken, Misconfigured):
         raise
     except Exception as error:  # noqa: BLE001  whatever a handler raises is about its group
         return outcome_of(error, delivery, max_attempts)
 
 
-def check_result(delivery: Delivery, outcome: Outcome) -> None:
-    """Raises Poison for what a handler answers and no reader would take."""
+def checked(delivery: Delivery, outcome: Outcome) -> Outcome:
+    """The outcome, its added part encoded. Raises Poison for what a handler answers and no reader would take."""
     if isinstance(outcome, Forward):
-        codec.encode_added(delivery.stream, outcome.group)
-    elif isinstance(outcome, Retire) and outcome.group is not None:
+        return replace(outcome, added=codec.encode_added(delivery.stream, outcome.group))
+    if isinstance(outcome, Retire) and outcome.group is not None:
         codec.encode_group(outcome.group)
+    return outcome
 
 
 def outcome_of(error: Exception, delivery: Delivery, max_attempts: int) -> Outcome:

@@ -273,8 +273,8 @@ def settled(
     """One outcome as one transition."""
     delivery = entries.traced(delivery, reader, outcome)
     match outcome:
-        case Forward(group=group):
-            fields = encode_added(delivery.stream, group)
+        case Forward(group=group, added=added):
+            fields = added or encode_added(delivery.stream, group)
             entry = entries.forwarded(delivery.entry, group, added=size_of(fields))
             return transitions.forward(run, caller, delivery, entry, fields)
         case Retire(reason=reason, tally=tally):

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from broker.fields import Fields
 from broker.messages import Group
 
 
@@ -17,6 +18,10 @@ class Forward:
     """The group goes on to the next stream, with the part this stage added."""
 
     group: Group
+    added: Fields | None = field(default=None, compare=False, repr=False)
+    """That part as its fields: `handling.answer` checks it by encoding it, so that settling need not do it again.
+    A handler leaves it out; what it puts here is not looked at.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,7 +46,7 @@ def settlement_call(reader: str, delivery: Delivery, outcome: Outcome) -> tuple[
     stream, entry = delivery.stream, entries.traced(delivery, reader, outcome).entry
     head: list[Arg] = [entry.group, stream, delivery.entry_id]
     if isinstance(outcome, Forward):
-        part = codec.encode_added(stream, outcome.group)
+        part = outcome.added or codec.encode_added(stream, outcome.group)
         fields = entry_args(entries.forwarded(entry, outcome.group, added=codec.size_of(part)))
         name = "forward_into_rollouts" if NEXT[stream] == "rollouts" else "forward"
         return name, [*head, NEXT[stream], len(fields), *fields, 2 * len(part), *flat(part.items())]
