@@ -21,7 +21,7 @@ def draw(found: Found, path: Path) -> Path:
     """Median and range over seeds; a PNG under 150 KB."""
     from matplotlib.figure import Figure  # half a second, and only here
 
-    figure = Figure(figsize=(11, 8), layout="constrained")
+    figure = Figure(figsize=(10, 7.5), layout="constrained")
     panels = figure.subplots(2, len(WAY), sharey=True, squeeze=False)
     levels = sorted({level for level, _ in found})
     for place, way in enumerate(WAY):
@@ -30,16 +30,15 @@ def draw(found: Found, path: Path) -> Path:
                 colour, each = COLOURS[levels.index(level) % len(COLOURS)], list(curves.values())
                 band(panels[0][place], each, f"staleness {level}", colour)
                 band(panels[1][place], [over_versions(curve) for curve in each], f"staleness {level}", colour)
-        panels[0][place].set_title(f"{way}: held-out accuracy over time, median and range over seeds", loc="left")
+        panels[0][place].set_title(f"{way}: held-out accuracy, median and range", loc="left", fontsize="medium")
         panels[0][place].set_xlabel("seconds since version 0 was served")
-        panels[1][place].set_title(f"{way}: the same over versions", loc="left")
+        panels[1][place].set_title(f"{way}: the same over versions", loc="left", fontsize="medium")
         panels[1][place].set_xlabel("version")
         for row in panels:
             row[place].grid(alpha=0.3)
-            row[place].title.set_fontsize("medium")
     panels[0][0].legend(fontsize="small", loc="lower right")
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=75)
+    figure.savefig(path, dpi=70)
     return path
 
 
