@@ -104,14 +104,15 @@ class Training:
             batch = [self.ready.pop(number) for number in self.next_batch()]
             waited = time.monotonic()
             credit = advantages_of(self.algorithm, batch)
-            self.learner.step(batch, credit, version=self.version, seed=step_seed(self.settings.run.seed, self.version))
+            seed = step_seed(self.settings.run.seed, self.version)
+            told = self.learner.step(batch, credit, version=self.version, seed=seed)
             trained = time.monotonic()
             staleness = self.staleness(batch)
             self.version += 1
             self.hand_over()
             self.open |= set(range(self.bound.admitted(self.version - 1), self.bound.admitted(self.version)))
             seconds = {"wait_s": waited - began, "train_s": trained - waited, "publish_s": time.monotonic() - trained}
-            lines.append(self.line(batch, staleness) | seconds)
+            lines.append(self.line(batch, staleness) | seconds | {"compute_s": told.metrics["compute_s"]})
         return lines
 
     def next_batch(self) -> list[int]:

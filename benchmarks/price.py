@@ -43,6 +43,9 @@ ROLES = {
 }
 """Words of a command line → role."""
 
+PARTS = ("compute", "train", "publish", "wait")
+"""Of a trainer's time; `train` holds `compute`, which is the learner's alone."""
+
 Figures = dict[str, float]
 
 
@@ -118,13 +121,13 @@ def measured(lines: Sequence[Record], watch: ProcessorWatch, case: Case) -> Figu
     first, *rest = lines[-case.last :]
     seconds, groups = rest[-1]["at"] - first["at"], sum(line["groups"] for line in rest)
     roles = dict.fromkeys(ROLES.values(), 0.0) | watch.spent(first["at"], rest[-1]["at"], ROLES)
-    shares = {part: sum(line[f"{part}_s"] for line in rest) / seconds for part in ("train", "publish", "wait")}
+    shares = {part: sum(line[f"{part}_s"] for line in rest) / seconds for part in PARTS}
     found: Figures = {
         "groups_per_s": groups / seconds,
         "processor_ms_a_group": 1000 * sum(roles.values()) / groups,
         **{f"{role}_processor_ms_a_group": 1000 * spent / groups for role, spent in roles.items()},
         **{f"trainer_{part}_share": share for part, share in shares.items()},
-        "trainer_rest_share": 1 - sum(shares.values()),
+        "trainer_rest_share": 1 - shares["train"] - shares["publish"] - shares["wait"],
         "tokens_a_group": sum(line["tokens"] for line in rest) / groups,
         "staleness_mean": statistics.mean(line["staleness"]["mean"] for line in rest),
         "staleness_max": max(line["staleness"]["max"] for line in rest),
