@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import signal
 import statistics
 import tempfile
@@ -17,14 +18,16 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, replace
+from math import inf
 from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any, cast
 
-import psutil
+import structlog
 
 from benchmarks.message_sizes import Parts, parts_of
 from benchmarks.result import Result, circumstances, gathered
+from benchmarks.server_use import server_use
 from broker import embedded_server
 from broker.admission import cap
 from broker.consume import Consuming, Rules
@@ -86,13 +89,15 @@ class Worked:
 
 @dataclass(slots=True)
 class Offered:
-    """Prompts all alike, without end, and when each group was last offered: that time it entered."""
+    """Prompts all alike, and when each group was last offered: that time it entered."""
 
     parts: Parts
+    end: float = inf
+    """How many there are: where processor time is counted, no group may be left on its way."""
     moments: dict[str, float] = field(default_factory=dict[str, float])
 
     def training(self, cursor: int, number: int) -> list[Group]:
-        ids = [f"bench/0/{index}" for index in range(cursor, cursor + number)]
+        ids = [f"bench/0/{index}" for index in range(cursor, int(min(cursor + number, self.end)))]
         self.moments |= dict.fromkeys(ids, time.monotonic())
         return [Group(id=name, kind="train", prompt=self.parts.prompt) for name in ids]
 
@@ -104,7 +109,7 @@ class Offered:
 
 
 async def feeding(url: str, load: Load) -> Mapping[str, float]:
-    broker, source = await RedisBroker.connect(url, RUN), Offered(parts_of(load.body_bytes))
+    broker, source = await RedisBroker.connect(url, RUN), Offered(parts_of(load.body_bytes), load.total)
     await feed(broker, cast("PromptGroups", source), meter=Meter(), stop=asyncio.Event())
     await broker.close()
     return source.moments
@@ -191,6 +196,7 @@ WORK: dict[str, Callable[[str, Load], Coroutine[Any, Any, Mapping[str, float]]]]
 def work(role: str, url: str, load: Load) -> Worked:
     """One role from its beginning to the run's end; runs in a process of its own."""
 
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     signal.alarm(DEADLINE_S)
     began = time.process_time()
     moments = asyncio.run(WORK[role](url, load))
@@ -204,23 +210,23 @@ def work(role: str, url: str, load: Load) -> Worked:
 def measured(load: Load, pool: ProcessPoolExecutor) -> dict[str, float]:
     """One stream of groups through a new server."""
     with tempfile.TemporaryDirectory() as name, embedded_server.serving(Path(name)) as url:
-        server = psutil.Process(embedded_server.pid(Path(name)))
-        before = cpu_s(server)
+        before = server_use(url)
         waiting = {pool.submit(work, role, url, load): role for role in ROLES}
         worked = {waiting[done]: result_of(done) for done in as_completed(waiting)}
-        server_s = cpu_s(server) - before
+        server = server_use(url) - before
     offered, committed = worked["feeder"].moments, worked["trainer"].moments
     latencies = sorted(1e3 * (committed[group] - offered[group]) for group in committed)
     figures = {
         "groups_per_s": load.total / (max(committed.values()) - min(offered.values())),
         "latency_p50_ms": statistics.median(latencies),
         "latency_p99_ms": latencies[int(0.99 * len(latencies))],
-        "server_us_per_group": 1e6 * server_s / load.total,
+        "server_us_per_group": 1e6 * server.cpu_s / load.total,
+        "server_in_bytes_per_group": server.in_bytes / load.total,
+        "server_out_bytes_per_group": server.out_bytes / load.total,
         **{f"{role}_us_per_group": 1e6 * one.cpu_s / load.total for role, one in worked.items()},
     }
-    figures["cpu_us_per_group"] = figures["server_us_per_group"] + sum(
-        figures[f"{role}_us_per_group"] for role in ROLES
-    )
+    figures["clients_us_per_group"] = sum(figures[f"{role}_us_per_group"] for role in ROLES)
+    figures["cpu_us_per_group"] = figures["server_us_per_group"] + figures["clients_us_per_group"]
     return {name: round(value, 1) for name, value in figures.items()}
 
 
@@ -232,11 +238,6 @@ def result_of(done: Future[Worked]) -> Worked:
         for process in active_children():
             process.terminate()
         raise
-
-
-def cpu_s(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return times.user + times.system
 
 
 def main() -> None:
