@@ -152,6 +152,7 @@ class Training:
             "version": self.version,
             "at": time.time(),
             "groups": len(batch),
+            "reward": sum(group.reward or 0.0 for group in batch) / len(batch),
             "tokens": sum(group.tokens for group in batch),
             "staleness": {"mean": sum(staleness) / len(staleness), "max": max(staleness)},
             "processor_s": time.thread_time(),

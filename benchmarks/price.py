@@ -129,6 +129,7 @@ def measured(lines: Sequence[Record], watch: ProcessorWatch, case: Case) -> Figu
         **{f"trainer_{part}_share": share for part, share in shares.items()},
         "trainer_rest_share": 1 - shares["train"] - shares["publish"] - shares["wait"],
         "tokens_a_group": sum(line["tokens"] for line in rest) / groups,
+        "reward_mean": statistics.mean(line["reward"] for line in rest),
         "staleness_mean": statistics.mean(line["staleness"]["mean"] for line in rest),
         "staleness_max": max(line["staleness"]["max"] for line in rest),
         **of_the_sampler(first, rest[-1], seconds),
