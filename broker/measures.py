@@ -87,7 +87,11 @@ PUBLISHED_BYTES = counter("weight_publish_bytes", "bytes of the versions publish
 # Training
 STEPS = counter("steps", "versions trained", "trainer")
 STEP_SECONDS = histogram(
-    "step_seconds", "seconds of a step's parts: wait, train, publish", "trainer", "part", buckets=LONG
+    "step_seconds",
+    "seconds of a step's parts: train; before it wait, and publish where that held the learner up",
+    "trainer",
+    "part",
+    buckets=LONG,
 )
 STALENESS = histogram("staleness_versions", "staleness of each trained group, in versions", "trainer", buckets=VERSIONS)
 REWARD = gauge("reward", "mean reward of the last batch", "trainer")

@@ -109,13 +109,26 @@ class VersionStore:
                 fsync_folder(self.root / "epochs")
                 return epoch
 
+    def clear_drafts(self, *, older_than_s: float, now: float) -> None:
+        """Delete what trainers that were killed left half written. A younger one may be a fenced trainer's, which must
+        hear that it is fenced and not that its files are gone.
+        """
+        for folder in self.root.glob("*/.*.[0-9]*"):
+            with contextlib.suppress(FileNotFoundError):
+                if now - folder.stat().st_mtime > older_than_s:
+                    shutil.rmtree(folder, ignore_errors=True)
+
+    def draft(self, name: str) -> Path:
+        """A temporary folder among the versions, for the files of one whose epoch is not known yet."""
+        return empty_folder(self.root / "versions" / f".{name}.{os.getpid()}")
+
     @contextlib.contextmanager
-    def writing(self, path: str) -> Generator[Path]:
-        """A temporary folder that becomes `path` when the block ends well and vanishes when it does not."""
+    def writing(self, path: str, draft: Path | None = None) -> Generator[Path]:
+        """A temporary folder, `draft` if one is begun, that becomes `path` when the block ends well and vanishes when
+        it does not.
+        """
         target = self.folder(path)
-        draft = target.with_name(f".{target.name}.{os.getpid()}")
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
+        draft = draft or empty_folder(target.with_name(f".{target.name}.{os.getpid()}"))
         try:
             yield draft
             if target.exists():
@@ -207,6 +220,12 @@ def write_whole(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+
+
+def empty_folder(folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
 
 
 def fsync_folder(folder: Path) -> None:

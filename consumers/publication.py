@@ -41,6 +41,14 @@ CANARY_SEQUENCES = 4
 """Sequences compared after each load: enough to notice other weights, cheap enough for every version."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A version's tensors as the learner left them: it may train on while they wait to be published."""
+
+    folder: Path
+    canary: Canary
+
+
 @dataclass(slots=True)
 class Publication:
     """Writes versions and checkpoints of one run."""
@@ -51,6 +59,8 @@ class Publication:
     keep: int
     """Versions whose tensors stay although nobody holds them."""
     canaries: tuple[tuple[Actions, Actions], ...] = ()
+    written: Manifest | None = None
+    """The version that was written last."""
     written_bytes: int = 0
     """Of tensors, over all versions written here."""
 
@@ -69,12 +79,28 @@ class Publication:
         logprobs = self.learner.logprobs(contexts, continuations)
         return Canary(contexts=rows(contexts), continuations=rows(continuations), logprobs=rows(logprobs))
 
+    def draft(self, version: int) -> Draft:
+        """The learner's weights as they are now, on their way to become `version`."""
+        folder = self.store.draft(f"{version:06d}")
+        self.learner.export(folder)
+        return Draft(folder=folder, canary=self.canary())
+
     def write(
-        self, version: int, epoch: int, parent_epoch: int, groups: Sequence[Group], *, seed: int, books: Books
+        self,
+        version: int,
+        epoch: int,
+        parent_epoch: int,
+        groups: Sequence[Group],
+        *,
+        seed: int,
+        books: Books,
+        draft: Draft | None = None,
     ) -> Manifest:
-        """The version's folder, whole and durable (its tensors are not fsynced: replay rebuilds them)."""
-        with self.store.writing(version_path(version, epoch)) as folder:
-            self.learner.export(folder)
+        """The version's folder, whole and durable (its tensors are not fsynced: replay rebuilds them), from a draft or
+        from the learner as it is now.
+        """
+        draft = draft or self.draft(version)
+        with self.store.writing(version_path(version, epoch), draft.folder) as folder:
             self.written_bytes += (folder / TENSORS).stat().st_size
             write_batch(folder, groups)
             manifest = Manifest(
@@ -85,7 +111,7 @@ class Publication:
                 seed=seed,
                 digest=file_digest(folder / TENSORS),
                 books=books,
-                canary=self.canary(),
+                canary=draft.canary,
             )
             write_manifest(folder, manifest)
         return manifest
@@ -97,15 +123,21 @@ class Publication:
         groups: Sequence[Group],
         *,
         seed: int,
+        draft: Draft,
         evaluate: int = 0,
         hold_s: float = 0,
     ) -> Manifest:
-        """Prepare, write, commit. Raises Fenced or Broken (the batch was not open any more) without having
-        published.
+        """Prepare, write, commit; what was written by a call that could not commit is committed by the next. Raises
+        Fenced or Broken (the batch was not open any more) without having published.
         """
-        books = await self.broker.prepare(deliveries)
         version, epoch = parent.version + 1, self.broker.epoch
-        manifest = await asyncio.to_thread(self.write, version, epoch, parent.epoch, groups, seed=seed, books=books)
+        manifest = self.written
+        if manifest is None or manifest.path != version_path(version, epoch):
+            books = await self.broker.prepare(deliveries)
+            manifest = await asyncio.to_thread(
+                self.write, version, epoch, parent.epoch, groups, seed=seed, books=books, draft=draft
+            )
+            self.written = manifest
         await self.broker.commit(line_of(manifest), manifest.announcement, deliveries, evaluate=evaluate, hold_s=hold_s)
         return manifest
 

@@ -1,7 +1,7 @@
 """The trainer: scored groups in, weight versions out, every group trained once.
 
-For: the loop that collects, trains, publishes, checkpoints, measures and ends the run. Not for: which groups
-(`batching`), how (`learners`, `algorithms`), or the order of writes (`publication`), which it calls.
+For: the loop that trains, publishes beside the next step, checkpoints, measures and ends the run. Not for: which groups
+(`hand`, `batching`), how (`learners`, `algorithms`), or the order of writes (`publication`), which it calls.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -18,22 +18,21 @@ from structlog.contextvars import bound_contextvars
 from broker.archive import Archive
 from broker.contract import Announcement
 from broker.errors import Backpressure, Fenced, Refused, Reset, Unavailable
-from broker.messages import Delivery, Group
-from broker.outcomes import Outcome, Recycle, Retire, Verdict
+from broker.messages import Group
 from broker.redis_trainer import RedisTrainer
-from broker.streams import SCORED
 from broker.telemetry import Meter
 from consumers.algorithms.base import Algorithm
-from consumers.batching import Batch, Done, Wait, choose
-from consumers.in_hand import only_live, trainable
+from consumers.batching import Batch, Done
+from consumers.hand import Hand
+from consumers.in_hand import trainable
 from consumers.learners.base import Learner, StepResult
 from consumers.measurement import Measurement
-from consumers.publication import Publication
+from consumers.publication import Draft, Publication
 from consumers.settings import TrainSection
-from consumers.staleness import judge, spread
+from consumers.staleness import spread
+from consumers.step import Step
 from consumers.step_inputs import advantages_of, step_seed
 from consumers.step_record import StepRecord
-from consumers.takeover import Bounds
 
 log = structlog.get_logger()
 
@@ -41,6 +40,8 @@ COME_BACK_S = 600.0
 """How long a trainer waits for a server that went away."""
 AGAIN_S = 0.2
 FULL_S = 0.5
+LOOK_S = 0.02
+"""Between two looks for the next batch while a step is trained."""
 
 
 @dataclass(slots=True)
@@ -50,11 +51,11 @@ class Trainer:
     broker: RedisTrainer
     learner: Learner
     algorithm: Algorithm
+    hand: Hand
     publication: Publication
     measurement: Measurement
     records: StepRecord
     settings: TrainSection
-    bounds: Bounds
     live: Announcement
     run_seed: int
     steps: int
@@ -62,152 +63,159 @@ class Trainer:
     """Take the run over again (the server came back); answers the live version."""
     meter: Meter
     stop: asyncio.Event
-    reader: str = "trainer"
     archive: Archive | None = None
-    held: dict[str, Delivery] = field(default_factory=dict[str, Delivery])
-    waiting_since: float = 0.0
-    waiting_for: str = ""
+    ending: str = ""
+    """Why the run is over, once it is."""
+    idle_since: float = 0.0
+    published_at: float = 0.0
     away_s: float = 0.0
-    """Of the step's seconds, those in which the server was away or full: they are no work."""
+    """Seconds in which the server was away or full while a version was published: they are no work."""
+    learner_at: int = field(init=False)
+    """Version that the learner's weights are, or become by the step it is in: ahead of the run by what is not published
+    yet."""
+
+    def __post_init__(self) -> None:
+        self.learner_at = self.live.version
 
     async def run(self) -> str:
         """consumes: `scored`   produces: weight versions
         waits for: B groups that may be trained next   unblocked by: the reward consumer
         Returns why it ended.
         """
-        await self.regain()
+        await self.hand.regain()
         self.meter.loaded()
         while not self.stop.is_set():
             try:
                 reason = await self.reached_end()
                 if reason:
                     return await self.finish(reason)
-                choice = await self.collect()
+                choice = await self.hand.collect(self.live.version)
                 if isinstance(choice, Batch):
-                    await self.step(choice)
+                    await self.steps_from(choice)
                 elif isinstance(choice, Done):
                     return await self.finish(choice.reason)
             except (Reset, Unavailable) as lost:
+                if self.learner_at > self.live.version:  # what it has learnt can be published by nobody any more
+                    raise
                 await self.come_back(lost)
         if self.live.version:
             with contextlib.suppress(Reset, Unavailable):
                 await self.keep_house(leaving=True)
         return "stopped"
 
-    async def regain(self) -> None:
-        """Whatever an earlier trainer held is ours now: its epoch is fenced, so nobody else may settle it."""
-        adopted = await self.broker.adopt(SCORED, self.reader, idle_s=0, count=1_000_000)
-        own = await self.broker.reread(SCORED, self.reader)
-        self.held = await only_live(self.broker, [*adopted, *own], (await self.broker.books()).open)
+    async def steps_from(self, batch: Batch) -> None:
+        """consumes: a batch, and each that is there before the step before it ends   produces: a version of each
+        waits for: the learner, and the publishing of the step before   unblocked by: both
 
-    async def collect(self) -> Batch | Wait | Done:
-        """Read what there is room for, put aside what is late, and choose."""
-        room = max(self.bounds.cap, self.settings.groups) - len(self.held)
-        enough = len(self.held) >= self.settings.groups and not self.waiting_for
-        fresh: list[Delivery] = []
-        if room > 0:
-            fresh = await self.broker.read(SCORED, self.reader, count=room, block_s=0 if enough else 0.25)
-        for one in fresh:
-            self.meter.taken_up(one, time.time())
-        books = await self.broker.books()
-        self.held = await only_live(self.broker, [*self.held.values(), *fresh], books.open)
-        await self.put_aside_late({group: line.last_version for group, line in books.open.items()})
-        choice = choose(
-            list(self.held.values()),
-            books.open,
-            version=self.live.version,
-            groups=self.settings.groups,
-            exhausted=books.exhausted,
-            bounded=self.settings.late != "keep",
-        )
-        self.waiting_for = choice.reason if isinstance(choice, Wait) else ""
-        self.meter.stage = f"waiting: {self.waiting_for}" if self.waiting_for else "training"
-        return choice
+        A version is published while the next step is trained. All is published when it returns, and whenever a
+        checkpoint is due, for then the learner must stand where the run does.
+        """
+        step, trained = await self.step_of(batch, self.live.version), None
+        while step is not None:
+            training = asyncio.create_task(self.train_step(step))
+            try:
+                if trained is not None:
+                    await self.publish(trained)
+                following = await self.following(step, training)
+                await training
+            finally:
+                training.cancel()
+            step, trained = following, step
+            if step is None or self.checkpoint_due(trained.version):
+                await self.publish(trained)
+                trained = None
 
-    async def put_aside_late(self, last_versions: dict[str, int]) -> None:
-        late: list[tuple[Delivery, Recycle | Retire]] = []
-        for one in self.held.values():
-            last = last_versions[one.entry.group]
-            fate = judge(one.entry, self.live.version, last, self.settings.staleness, self.settings.late)
-            if fate is not None:
-                late.append((one, fate))
-        if late:
-            await self.keep_retired([(one, fate) for one, fate in late if isinstance(fate, Retire)])
-            verdicts = await self.broker.settle(self.reader, list(late))
-            self.withdraw_undone(late, verdicts)
-            log.warning(
-                "groups came too late", fate=type(late[0][1]).__name__, groups=len(late), reason=late[0][1].reason
-            )
-            for one, _ in late:
-                del self.held[one.entry.group]
-
-    async def keep_retired(self, late: Sequence[tuple[Delivery, Retire]]) -> None:
-        """What ends here untrained is archived like what trains, before its body is deleted."""
-        if self.archive and late:
-            bodies = await self.broker.bodies([one for one, _ in late])
-            for body, (one, fate) in zip(bodies, late, strict=True):
-                if body is not None:
-                    self.archive.append(body, one, fate="retired", reason=fate.reason)
-
-    def withdraw_undone(self, late: Sequence[tuple[Delivery, Outcome]], verdicts: Sequence[Verdict]) -> None:
-        for (one, fate), verdict in zip(late, verdicts, strict=True):
-            if self.archive and isinstance(fate, Retire) and verdict != "done":
-                self.archive.withdraw(one.entry.group)
-
-    def keep_trained(self, deliveries: Sequence[Delivery], groups: Sequence[Group]) -> None:
-        """The batch, before its commit deletes the bodies, with the advantages that the learner was given."""
-        if self.archive:
-            version = self.live.version + 1
-            for group, one, advantages in zip(groups, deliveries, advantages_of(self.algorithm, groups), strict=True):
-                self.archive.append(group, one, fate="trained", version=version, advantages=advantages)
-
-    async def step(self, batch: Batch) -> None:
-        """Train the batch, publish the version, forget the groups."""
-        waited = time.monotonic() - self.waiting_since if self.waiting_since else 0.0
-        started = time.monotonic()
+    async def step_of(self, batch: Batch, version: int) -> Step | None:
+        """The step from `version`; None when a group cannot be trained on: the next choice is made without it."""
         groups = await trainable(self.broker, batch.deliveries)
-        if len(groups) < len(batch.deliveries):  # it was chosen whole; the next choice is made without what was buried
-            return
-        self.publication.remember(groups)
-        seed = step_seed(self.run_seed, self.live.version)
-        self.meter.held, self.away_s = len(groups), 0.0
-        with self.meter.working(len(groups)) as share, bound_contextvars(version=self.live.version + 1):
-            result = await asyncio.to_thread(self.train, groups, self.live.version, seed)
-            trained = time.monotonic()
-            await self.publish(batch.deliveries, groups, seed)
-            published = time.monotonic()
-            times = {"wait_s": waited, "train_s": trained - started, "publish_s": published - trained}
-            self.account(batch.deliveries, groups, result, times)
-            await self.keep_house()
-        self.meter.finished(len(groups), share.seconds - self.away_s)
-        self.meter.held = 0
-        self.waiting_since = time.monotonic()
+        if len(groups) < len(batch.deliveries):
+            return None
+        seed = step_seed(self.run_seed, version)
+        return Step(version=version + 1, deliveries=batch.deliveries, groups=groups, seed=seed)
+
+    async def following(self, step: Step, training: asyncio.Task[None]) -> Step | None:
+        """consumes: `scored`   produces: the step after `step`; None: nothing is there yet, or the run may be over
+        waits for: a batch   unblocked by: the reward consumer, or the end of `training`
+        """
+        try:
+            while not training.done() and not self.stop.is_set():
+                if step.version >= self.steps or await self.reached_end():
+                    return None
+                batch = await self.hand.ahead(step.version, step.names)
+                if batch is not None:
+                    return await self.step_of(batch, step.version)
+                await asyncio.wait([training], timeout=LOOK_S)
+        except (Reset, Unavailable) as lost:
+            await self.come_back(lost)
+        return None
+
+    async def train_step(self, step: Step) -> None:
+        """Leaves the learner's answer and the version's tensors in `step`."""
+        started = time.monotonic()
+        if self.idle_since:
+            step.publish_s = max(0.0, self.published_at - self.idle_since)
+            step.wait_s = started - self.idle_since - step.publish_s
+        self.learner_at, self.meter.stage = step.version, "training"
+        self.meter.held += len(step.groups)
+        self.publication.remember(step.groups)
+        with self.meter.working(len(step.groups)) as share, bound_contextvars(version=step.version):
+            step.trained = await asyncio.to_thread(self.trained, step)
+        self.idle_since = time.monotonic()
+        step.train_s, step.work_s = self.idle_since - started, share.seconds
+
+    def trained(self, step: Step) -> tuple[StepResult, Draft]:
+        return self.train(step.groups, step.version - 1, step.seed), self.publication.draft(step.version)
 
     def train(self, groups: Sequence[Group], version: int, seed: int) -> StepResult:
         """The step from `version`; also what replay runs."""
         return self.learner.step(groups, advantages_of(self.algorithm, groups), version=version, seed=seed)
 
-    async def publish(self, deliveries: Sequence[Delivery], groups: Sequence[Group], seed: int) -> None:
-        """Until it is committed or refused: a server that went away is waited for, and taken over again."""
-        self.keep_trained(deliveries, groups)
-        try:
-            await self.committed(deliveries, groups, seed)
-        except (Fenced, Refused):
-            if self.archive:
-                for group in groups:
-                    self.archive.withdraw(group.id)
-            raise
-        for one in deliveries:
-            self.held.pop(one.entry.group, None)
-        self.meter.version = self.live.version
+    async def publish(self, step: Step) -> None:
+        """Until it is committed or refused: a server that went away is waited for, and taken over again. Then the
+        groups are forgotten.
+        """
+        self.away_s = 0.0
+        with self.meter.working(len(step.groups)) as share, bound_contextvars(version=step.version):
+            self.keep_trained(step)
+            try:
+                await self.committed(step)
+            except (Fenced, Refused):
+                if self.archive:
+                    for group in step.groups:
+                        self.archive.withdraw(group.id)
+                raise
+            self.hand.drop(step.deliveries)
+            self.meter.version = self.live.version
+            self.account(step)
+            try:
+                await self.keep_house()
+            except (Reset, Unavailable) as lost:
+                await self.come_back(lost)
+        self.published_at = time.monotonic()
+        self.meter.finished(len(step.groups), max(0.0, step.work_s + share.seconds - self.away_s))
+        self.meter.held -= len(step.groups)
 
-    async def committed(self, deliveries: Sequence[Delivery], groups: Sequence[Group], seed: int) -> None:
+    def keep_trained(self, step: Step) -> None:
+        """The batch, before its commit deletes the bodies, with the advantages that the learner was given."""
+        if self.archive:
+            credit = advantages_of(self.algorithm, step.groups)
+            for group, one, advantages in zip(step.groups, step.deliveries, credit, strict=True):
+                self.archive.append(group, one, fate="trained", version=step.version, advantages=advantages)
+
+    async def committed(self, step: Step) -> None:
         """Returns once the version is live. Raises Fenced, Refused."""
-        evaluate = self.measurement.wanted_at(self.live.version + 1)
+        assert step.trained is not None
+        evaluate, draft = self.measurement.wanted_at(step.version), step.trained[1]
         while True:
             try:
                 manifest = await self.publication.publish(
-                    self.live, deliveries, groups, seed=seed, evaluate=evaluate, hold_s=self.measurement.hold_s
+                    self.live,
+                    step.deliveries,
+                    step.groups,
+                    seed=step.seed,
+                    draft=draft,
+                    evaluate=evaluate,
+                    hold_s=self.measurement.hold_s,
                 )
             except Backpressure as full:
                 log.warning("waiting to publish", reason=str(full))
@@ -229,7 +237,7 @@ class Trainer:
         await self.retaken()
         self.away_s += time.monotonic() - went
         same = (self.live.version, self.live.epoch) == (before.version, before.epoch)
-        if not same and self.live.version != before.version + 1:
+        if not same and not before.version + 1 == self.live.version <= self.learner_at:
             raise Refused(
                 f"the run came back at version {self.live.version}, this trainer stands at {before.version}; "
                 "it restarts from the newest checkpoint"
@@ -244,41 +252,40 @@ class Trainer:
         while True:
             try:
                 self.live = await self.retake()
-                return await self.regain()
+                return await self.hand.regain()
             except (Reset, Unavailable):
                 if self.stop.is_set() or time.monotonic() > deadline:
                     raise
             await asyncio.sleep(AGAIN_S)
 
-    def account(
-        self,
-        deliveries: Sequence[Delivery],
-        groups: Sequence[Group],
-        result: StepResult,
-        times: Mapping[str, float],
-    ) -> None:
-        staleness = spread([one.entry.oldest_version for one in deliveries], self.live.version - 1)
+    def account(self, step: Step) -> None:
+        assert step.trained is not None
+        staleness = spread([one.entry.oldest_version for one in step.deliveries], step.version - 1)
         self.meter.progress += 1
-        self.meter.tokens += sum(group.tokens for group in groups)
-        self.records.step(self.live.version, groups, staleness, result, **times)
-        log.info("trained", version=self.live.version, reward=self.records.last_reward, staleness=staleness.largest)
+        self.meter.tokens += sum(group.tokens for group in step.groups)
+        times = {"wait_s": step.wait_s, "train_s": step.train_s, "publish_s": step.publish_s}
+        self.records.step(step.version, step.groups, staleness, step.trained[0], **times)
+        log.info("trained", version=step.version, reward=self.records.last_reward, staleness=staleness.largest)
 
     async def keep_house(self, *, leaving: bool = False) -> None:
         """Checkpoint when due, and when leaving, so that whoever trains next replays nothing; then delete what neither
         it nor anybody needs.
         """
-        if leaving or self.live.version % self.settings.checkpoint_every == 0:
+        if leaving or self.checkpoint_due(self.live.version):
             self.meter.stage = "saving a checkpoint"
             await asyncio.to_thread(self.publication.checkpoint, self.live)
         if leaving or self.live.version % min(10, self.settings.checkpoint_every) == 0:
             await self.publication.prune(self.live)
 
+    def checkpoint_due(self, version: int) -> bool:
+        return version % self.settings.checkpoint_every == 0
+
     async def reached_end(self) -> str:
         """Why the run is over, or nothing."""
         goal = await self.measurement.look(self.broker)
-        if goal:
-            return goal
-        return f"trained {self.live.version} versions" if self.live.version >= self.steps else ""
+        done = f"trained {self.live.version} versions" if self.live.version >= self.steps else ""
+        self.ending = self.ending or goal or done
+        return self.ending
 
     async def finish(self, reason: str) -> str:
         """Measure the last version, then tell everybody."""

@@ -6,6 +6,7 @@ For: turning settings into a running `Trainer`. Not for: what it does then.
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ from broker.stop_rule import parse
 from broker.telemetry import Meter
 from broker.weights import Manifest, VersionStore, chain, read_batch, read_manifest
 from consumers.algorithms import create as create_algorithm
+from consumers.hand import Hand
 from consumers.learners import create as create_learner
 from consumers.learners.base import Learner
 from consumers.learners.rank_processes import ranks_beside
@@ -49,6 +51,9 @@ if TYPE_CHECKING:
     from consumers.scalars import Scalars
 
 log = structlog.get_logger()
+
+ABANDONED_S = 3600.0
+"""A version that has been half written for so long is nobody's."""
 
 
 async def train(folder: Path, name: str, raw: dict[str, Any], meter: Meter, stop: asyncio.Event) -> None:
@@ -124,6 +129,7 @@ async def trainer_of(
     run, settings = load_section(RunSection, "run", raw["run"]), load_section(TrainSection, "train", raw["train"])
     keep, held_out = load_section(WeightsSection, "weights", raw["weights"]).keep, raw["prompts"]["eval"]
     publication = Publication(broker, store := VersionStore(folder / "store"), learner, keep)
+    store.clear_drafts(older_than_s=ABANDONED_S, now=time.time())
     bounds = bounds_of(settings, load_section(BrokerSection, "broker", raw["broker"]), held_out["size"])
     evaluations, goal = folder / "evaluations.jsonl", parse(run.stop_when)
     measurement = Measurement(evaluations, held_out["size"], held_out["every"], goal)
@@ -134,22 +140,23 @@ async def trainer_of(
         await measurement.first(broker, live.version)
         return live
 
+    archive = archive_of(folder, name, run)
     return Trainer(
         broker=broker,
         learner=learner,
+        hand=Hand(broker, settings, bounds.cap, meter, archive),
         algorithm=create_algorithm(load_section(AlgorithmSection, "algorithm", raw["algorithm"])),
         publication=publication,
         measurement=measurement,
         records=StepRecord(folder / "steps.jsonl"),
         settings=settings,
-        bounds=bounds,
         live=await retake(),
         run_seed=run.seed,
         steps=run.steps,
         retake=retake,
         meter=meter,
         stop=stop,
-        archive=archive_of(folder, name, run),
+        archive=archive,
     )
 
 

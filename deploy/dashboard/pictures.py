@@ -69,7 +69,7 @@ def draw_staleness(axes: Any, steps: Sequence[Record]) -> None:
 
 
 def draw_seconds(axes: Any, steps: Sequence[Record]) -> None:
-    """Seconds of each step: waiting for groups, training, publishing the weights."""
+    """Seconds of each step: training, and before it waiting for groups or for the version before to be published."""
     parts = {"train_s": ("train", "#1c8a56"), "publish_s": ("publish", "#2b74d0"), "wait_s": ("wait", "#7b8494")}
     for name, (label, colour) in parts.items():
         known = [(step["version"], step[name]) for step in steps if name in step]
