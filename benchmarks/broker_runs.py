@@ -12,6 +12,7 @@ import json
 import statistics
 import threading
 import time
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -96,7 +97,7 @@ class ServerWatch:
         url = embedded_server.address(folder / "redis")
         used = server_use(url)
         with redis.Redis.from_url(url) as client:
-            told = cast("dict[bytes, bytes]", client.hgetall(Keys(saved_run(folder).run.name).counts))
+            told = cast("dict[bytes, bytes]", client.hgetall(Keys(folder.name).counts))
         self.at.append(time.time())
         self.cpu_s.append(used.cpu_s)
         self.groups.append(sum(int(number) for name, number in told.items() if name.endswith(b".admitted")))
@@ -114,20 +115,24 @@ def measured(name: str, root: Path, pool: ProcessPoolExecutor) -> dict[str, floa
     """One launch of the run, and its groups through the broker alone."""
     case = RUNS[name]
     with ProcessorWatch() as processes, ServerWatch(root) as server:
-        run = launch(root, name, [f"run.steps={case.versions}", "run.stop_when="])
+        run = launch(root, name, [f"run.steps={case.versions}", "run.stop_when=''"])
     steps = run.steps[-1 - case.last :]
     begin, end = steps[0]["at"], steps[-1]["at"]
     spent = processes.spent(begin, end, WORDS)
     server_s = spent["server"] = between(server.at, server.cpu_s, begin, end)
     groups = between(server.at, server.groups, begin, end)
+    if not groups:
+        raise RuntimeError(f"the server of {run.folder} told of no group between {begin:.0f} and {end:.0f}")
     load = load_like(run, steps)
     alone = through_the_broker(load, pool)
-    busy_s = groups * alone["clients_us_per_group"] / 1e6
+    trained = sum(step["groups"] for step in steps[1:])
+    busy_s = (groups * before_training_us(alone) + trained * alone["trainer_us_per_group"]) / 1e6
     waiting_s = len(ROLES) * idle_share() * (end - begin)
     every = 1000 / (len(steps) - 1)
     figures = {
         "steps_per_s": (len(steps) - 1) / (end - begin),
         "groups_per_step": groups / (len(steps) - 1),
+        "trained_per_step": trained / (len(steps) - 1),
         "body_bytes": load.body_bytes,
         "clients_us_per_group_alone": alone["clients_us_per_group"],
         "server_us_per_group_alone": alone["server_us_per_group"],
@@ -140,6 +145,11 @@ def measured(name: str, root: Path, pool: ProcessPoolExecutor) -> dict[str, floa
         "broker_share": (server_s + busy_s + waiting_s) / sum(spent.values()),
     }
     return {figure: round(value, 4) for figure, value in figures.items()}
+
+
+def before_training_us(alone: Mapping[str, float]) -> float:
+    """What a group takes of clients until it gets to the trainer; a measured one, or one without signal, never does."""
+    return sum(alone[f"{role}_us_per_group"] for role in ROLES if role != "trainer")
 
 
 def idle_share() -> float:
