@@ -48,9 +48,9 @@ SIZES = {
     "500 MB": Shape(hidden=1024, inner=2816, layers=10),
     "2 GB": Shape(hidden=2048, inner=5632, layers=10),
 }
-COPIES = 7
-"""Of the weights in memory at once, at most: learner, export, engine (twice, once in its own order), reading, plain
-copy, and a version in the system's file cache."""
+COPIES = 5
+"""Of the weights in memory at once, at most: learner, export, engine (twice, once in its own order) and the plain
+copy. The system's file cache gives way."""
 WAYS = ("publish to served", "plain file write", "memory copy")
 ROOM = 2 << 30
 """Bytes for all else."""
