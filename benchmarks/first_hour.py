@@ -111,7 +111,7 @@ def measured(root: Path, keep_caches: bool) -> dict[str, float]:
         "environment": disk_mb(clone / ".venv"),
         "run folder": disk_mb(run.folder),
         "models kept for the next run": disk_mb(clone / "runs" / ".cache"),
-        "received by the machine while it was installed, whoever asked": typed.received_mb,
+        "received by the machine meanwhile": typed.received_mb,
         **({} if keep_caches else {"package caches": disk_mb(root / "uv") + disk_mb(root / "pip")}),
     }
     return {
