@@ -72,9 +72,10 @@ def measured_sizes(root: Path, repeats: int) -> dict[Size, dict[str, Sequence[fl
     """Size → figure → a number a repeat; each size of each role in a process of its own."""
     found: dict[Size, dict[str, Sequence[float]]] = {}
     with ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
-        for number, size in enumerate(dict.fromkeys(size for sizes in AXES.values() for size in sizes)):
-            model = root / f"model-{number}"
-            pool.submit(growth_sizes.build, size, model).result()
+        for size in dict.fromkeys(size for sizes in AXES.values() for size in sizes):
+            model = root / f"model-{size.parameters}"
+            if not model.is_dir():
+                pool.submit(growth_sizes.build, size, model).result()
             figures: dict[str, Sequence[float]] = {}
             for role, work in growth_sizes.WORK.items():
                 figures |= named(role, pool.submit(work, size, model, repeats).result())

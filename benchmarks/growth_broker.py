@@ -26,7 +26,7 @@ from broker.streams import PROMPTS, ROLLOUTS, SCORED
 from consumers.batching import Batch
 
 WAIT_S = 10.0
-ROUNDS = 4
+ROUNDS = 8
 """Batches through one server; the first warms up."""
 
 
