@@ -1,6 +1,6 @@
 """What asynchrony is worth: held-out accuracy over wall-clock of `long-tail` at each bound on staleness.
 
-    make bench-staleness                                       # all: 50 runs, about an hour on a quiet machine
+    make bench-staleness                                       # all: 50 runs, an hour to an hour and a half
     make bench-staleness ARGS="--seeds 0 1 --levels 0 1"       # a part; a later call goes on where it stopped
 
 Each bound with the default off-policy correction and without any, all from one warm start, for a fixed number of

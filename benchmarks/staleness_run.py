@@ -79,7 +79,7 @@ def measured(root: Path, model: Path, *, seed: int, level: int, way: str, versio
         "model.warm_start=none",
         f"run.seed={seed}",
         f"run.steps={versions}",
-        "run.stop_when=",
+        'run.stop_when=""',
         f"train.staleness={level}",
         *WAY[way],
     ]

@@ -38,7 +38,7 @@ def result_of(found: Found, before: Circumstances, versions: int) -> Result:
     seeds = {seed for curves in found.values() for seed in curves}
     return Result(
         name="staleness",
-        measures=f"`{RUN}` under bounds on staleness, {versions} versions, {len(seeds)} seeds from one warm start",
+        measures=f"`{RUN}` under bounds on staleness, {versions} versions from one warm start, seeds: {len(seeds)}",
         circumstances=before,
         settings={
             "versions": versions,
