@@ -256,8 +256,19 @@ def spread(cache: DynamicCache, context_of: Tensor) -> DynamicCache:
         assert isinstance(layer, DynamicLayer)
         assert layer.keys is not None
         assert layer.values is not None
-        layer.keys, layer.values = layer.keys.index_select(0, context_of), layer.values.index_select(0, context_of)
+        layer.keys, layer.values = to_siblings(layer.keys, context_of), to_siblings(layer.values, context_of)
     return cache
+
+
+def to_siblings(of_contexts: Tensor, context_of: Tensor) -> Tensor:
+    """(U, …) → (R, …). Whole groups, one after the other, are expanded: summing their gradients is quicker than adding
+    them up row by row.
+    """
+    count = len(of_contexts)
+    each = len(context_of) // count
+    if torch.equal(context_of, torch.arange(count, device=context_of.device).repeat_interleave(each)):
+        return of_contexts[:, None].expand(-1, each, *of_contexts.shape[1:]).flatten(0, 1)
+    return of_contexts.index_select(0, context_of)
 
 
 def chosen(logits: Tensor, ids: Tensor, temperatures: Tensor) -> Tensor:
