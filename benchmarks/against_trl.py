@@ -44,7 +44,7 @@ CASES = {
         overrides=[
             "prompts.options={longest=31,mean=12.0}",
             "prompts.eval={size=0}",
-            "run.stop_when=",
+            "run.stop_when=''",
             "rollout.max_tokens=32",
         ],
     ),
@@ -55,12 +55,12 @@ CASES = {
         overrides=[
             "prompts.options={longest=95,mean=24.0}",
             "prompts.eval={size=0}",
-            "run.stop_when=",
+            "run.stop_when=''",
             "rollout.max_tokens=96",
         ],
     ),
     "SmolLM2-135M": Case(
-        run="smollm2-sentiment", steps=8, rows=16, overrides=["prompts.eval={size=0}", "run.stop_when="]
+        run="smollm2-sentiment", steps=8, rows=16, overrides=["prompts.eval={size=0}", "run.stop_when=''"]
     ),
 }
 

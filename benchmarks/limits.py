@@ -51,7 +51,7 @@ def main() -> None:
         for name in options.runs:
             launch(Path(root), name, ["run.steps=1"])
             for _ in range(options.repeats):
-                run = launch(Path(root), name, [f"run.steps={RUNS[name]}", "run.stop_when="])
+                run = launch(Path(root), name, [f"run.steps={RUNS[name]}", "run.stop_when=''"])
                 samples.setdefault(name, []).append(measured(run))
                 print(name, samples[name][-1], flush=True)
     result = Result(
