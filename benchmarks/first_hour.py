@@ -67,7 +67,7 @@ def main() -> None:
     for _ in range(options.repeats):
         with tempfile.TemporaryDirectory() as root:
             found.append(measured(Path(root), options.keep_caches))
-        print(*(f"{name}: {value:,.1f}" for name, value in found[-1].items()), sep="\n", flush=True)
+            print(*(f"{name}: {value:,.1f}" for name, value in found[-1].items()), sep="\n", flush=True)
     case = "caches as they were" if options.keep_caches else "empty caches"
     result = Result(
         name="first_hour" + ("-warm" if options.keep_caches else ""),
