@@ -2,7 +2,8 @@
 
 For: `broker_capacity`. Not for: speeds (`runs`), or waits (`limits`). The clients' part cannot be seen from outside, so
 it is put together: groups that went through times what the roles' clients take of one, measured alone with bodies,
-batches and a bound on staleness like the run's, and what a role takes each second while it has nothing to do.
+batches and a bound on staleness like the run's, and what a role takes each second while it has nothing to do. The
+feeder's process does little else, so all of it counts.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from benchmarks.broker import measured as through_the_broker
 from benchmarks.launched_run import LaunchedRun, launch
 from benchmarks.processor_watch import ProcessorWatch, between
 from benchmarks.result import RESULTS
-from benchmarks.server_use import server_use
+from benchmarks.server_use import use_told
 from broker import embedded_server
 from broker.archive_index import GroupIndex
 from broker.streams import Keys
@@ -44,7 +45,7 @@ WORDS = {
     "tidemill run": "launcher",
 }
 """Words of a command line → role."""
-EVERY_S = 0.5
+EVERY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,13 +92,14 @@ class ServerWatch:
         """consumes: time   produces: samples   waits for: the next moment, the end   unblocked by: either"""
         while not self.over.wait(EVERY_S):
             with contextlib.suppress(OSError, redis.RedisError):
-                self.note((self.root / "latest").resolve(strict=True))
+                folder = (self.root / "latest").resolve(strict=True)
+                with redis.Redis.from_url(embedded_server.address(folder / "redis")) as client:
+                    while not self.over.is_set():
+                        self.note(client, Keys(folder.name))
+                        self.over.wait(EVERY_S)
 
-    def note(self, folder: Path) -> None:
-        url = embedded_server.address(folder / "redis")
-        used = server_use(url)
-        with redis.Redis.from_url(url) as client:
-            told = cast("dict[bytes, bytes]", client.hgetall(Keys(folder.name).counts))
+    def note(self, client: redis.Redis, keys: Keys) -> None:
+        used, told = use_told(client), cast("dict[bytes, bytes]", client.hgetall(keys.counts))
         self.at.append(time.time())
         self.cpu_s.append(used.cpu_s)
         self.groups.append(sum(int(number) for name, number in told.items() if name.endswith(b".admitted")))
@@ -126,8 +128,8 @@ def measured(name: str, root: Path, pool: ProcessPoolExecutor) -> dict[str, floa
     load = load_like(run, steps)
     alone = through_the_broker(load, pool)
     trained = sum(step["groups"] for step in steps[1:])
-    busy_s = (groups * before_training_us(alone) + trained * alone["trainer_us_per_group"]) / 1e6
-    waiting_s = len(ROLES) * idle_share() * (end - begin)
+    busy_s = spent["feeder"] + (groups * handled_us(alone) + trained * alone["trainer_us_per_group"]) / 1e6
+    waiting_s = (len(ROLES) - 1) * idle_share() * (end - begin)
     every = 1000 / (len(steps) - 1)
     figures = {
         "steps_per_s": (len(steps) - 1) / (end - begin),
@@ -138,7 +140,7 @@ def measured(name: str, root: Path, pool: ProcessPoolExecutor) -> dict[str, floa
         "server_us_per_group_alone": alone["server_us_per_group"],
         "server_us_per_group": 1e6 * server_s / groups,
         "all_ms_per_step": every * sum(spent.values()),
-        **{f"{role}_ms_per_step": every * seconds for role, seconds in sorted(spent.items())},
+        **{f"{role}_ms_per_step": every * spent.get(role, 0.0) for role in sorted({*WORDS.values(), "other"})},
         "clients_ms_per_step": every * busy_s,
         "waiting_ms_per_step": every * waiting_s,
         "server_share": server_s / sum(spent.values()),
@@ -147,9 +149,9 @@ def measured(name: str, root: Path, pool: ProcessPoolExecutor) -> dict[str, floa
     return {figure: round(value, 4) for figure, value in figures.items()}
 
 
-def before_training_us(alone: Mapping[str, float]) -> float:
-    """What a group takes of clients until it gets to the trainer; a measured one, or one without signal, never does."""
-    return sum(alone[f"{role}_us_per_group"] for role in ROLES if role != "trainer")
+def handled_us(alone: Mapping[str, float]) -> float:
+    """What a group takes of the consuming loops' clients; the trainer's client never sees one without signal."""
+    return alone["rollout_us_per_group"] + alone["reward_us_per_group"]
 
 
 def idle_share() -> float:
