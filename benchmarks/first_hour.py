@@ -191,9 +191,9 @@ def received_mb() -> float:
 
 
 def disk_mb(folder: Path) -> float:
-    """Room taken on the disk; a file with several names counts once."""
-    found = {}
-    for path in [folder, *folder.rglob("*")]:
+    """Room taken on the disk; a file with several names counts once, a folder that nobody made takes none."""
+    found: dict[int, int] = {}
+    for path in folder.rglob("*"):
         facts = path.lstat()
         found[facts.st_ino] = 512 * facts.st_blocks
     return sum(found.values()) / MB

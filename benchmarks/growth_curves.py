@@ -82,7 +82,7 @@ class Curve:
         """A line of the table."""
         last, by = self.medians[-1] / self.medians[0], self.law[-1] / self.law[0]
         return (
-            f"| {self.axis} x{self.factors[-1]:.3g} | {self.figure} | {self.medians[0]:,.4g} | {self.medians[-1]:,.4g} "
+            f"| {self.axis} x{self.factors[-1]:.3g} | {self.figure} | {told(self.medians[0])} | {told(self.medians[-1])} "
             f"| {last:.2f} | {by:.2f} | {exponent(self.factors, self.medians):.2f} "
             f"| {exponent(self.factors, self.law):.2f} | {WORDS[self.figure]} |"
         )
@@ -92,6 +92,10 @@ HEAD = (
     "| what grows | figure | at x1 | at the last | times | law | exponent | its law | the law counts |\n"
     "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |"
 )
+
+
+def told(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def factors(axis: str) -> list[float]:
