@@ -80,10 +80,10 @@ class Curve:
     @property
     def row(self) -> str:
         """A line of the table."""
-        last, by = self.medians[-1] / self.medians[0], self.law[-1] / self.law[0]
+        small, large = self.medians[0], self.medians[-1]
         return (
-            f"| {self.axis} x{self.factors[-1]:.3g} | {self.figure} | {told(self.medians[0])} | {told(self.medians[-1])} "
-            f"| {last:.2f} | {by:.2f} | {exponent(self.factors, self.medians):.2f} "
+            f"| {self.axis} x{self.factors[-1]:.3g} | {self.figure} | {told(small)} | {told(large)} "
+            f"| {large / small:.2f} | {self.law[-1] / small:.2f} | {exponent(self.factors, self.medians):.2f} "
             f"| {exponent(self.factors, self.law):.2f} | {WORDS[self.figure]} |"
         )
 
