@@ -18,6 +18,7 @@ import structlog
 from broker.contract import Evaluation, FeederBroker
 from broker.entering import entered
 from broker.errors import Backpressure, Reset, Unavailable
+from broker.messages import Group
 from broker.reports import SERVER_FULL, TOO_MANY_DEAD
 from broker.role_process import loaded
 from broker.settings import RunSection
@@ -91,7 +92,9 @@ class Feeding:
     stop: asyncio.Event
     cursor: int = 0
     room: int = 1
-    """Places free for training groups when last heard; while there is none, one group asks."""
+    """Places free for training groups when last heard."""
+    refused_at: int = -1
+    """Cursor at which a group was offered for which there was no place."""
     eval_room: int = 1
     lost: Sequence[str] = ()
     """Open groups without an entry, to be admitted again."""
@@ -125,20 +128,26 @@ class Feeding:
                 await self.pause(FULL_S if self.stopped else POLL_S)
 
     async def admit(self) -> bool:
-        """Offer as many groups as there was room for; whether the cursor moved."""
-        with self.meter.busy():
-            offered = self.groups.training(self.cursor, max(1, min(self.room, AT_ONCE)))
-        if not offered:
-            await self.say_exhausted()
-            return False
+        """Offer as many groups as there was room for; whether there is more to do at once.
+
+        A group that was refused is not made, packed and sent again to ask for a place: an offer of none asks too.
+        """
+        asking, offered = self.refused_at == self.cursor and not self.room, list[Group]()
+        if not asking:
+            with self.meter.busy():
+                offered = self.groups.training(self.cursor, max(1, min(self.room, AT_ONCE)))
+            if not offered:
+                await self.say_exhausted()
+                return False
         value = self.groups.cursor_value(self.cursor + len(offered))
         answer = await self.broker.admit(self.cursor, value, offered)
         moved = answer.cursor != self.cursor
         self.cursor, self.room = answer.cursor, answer.room
+        self.refused_at = -1 if moved else self.cursor
         self.count(answer.admitted)
         self.meter.stage = "admitting" if moved else TOO_MANY_DEAD if answer.stopped else "the open set is full"
         self.say_stopped(answer.stopped)
-        return moved
+        return moved or (asking and self.room > 0)
 
     def say_stopped(self, stopped: bool) -> None:
         """Once when it begins, and once when it ends."""
