@@ -10,6 +10,7 @@ import json
 import re
 import urllib.request
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -156,8 +157,10 @@ def assert_lints(server: Prometheus, process: str) -> None:
 def assert_shows(server: Prometheus, panel: dict[str, Any]) -> None:
     """Something, under the names that its legend says."""
     for target in panel["targets"]:
-        said = server.query(asked(target["expr"]))
-        assert said or panel["title"] in NEED_NOT_ANSWER, (panel["title"], target["expr"])
+        ask = partial(server.query, asked(target["expr"]))
+        if panel["title"] not in NEED_NOT_ANSWER:  # a rate needs two looks at a series
+            until(ask, 30)
+        said = ask()
         for name in set(re.findall(r"{{(\w+)}}", target["legendFormat"])) - OPTIONAL:
             assert all(name in one["metric"] for one in said), (panel["title"], name, said)
 
