@@ -166,6 +166,10 @@ class RunBroker(Protocol):
 
     async def close(self) -> None: ...
 
+    async def wait_version(self, after: int, *, block_s: float) -> Announcement | None:
+        """The live version as soon as it is newer than `after`, or None after `block_s`."""
+        ...
+
 
 class FeederBroker(RunBroker, Protocol):
     async def admit(self, expected: int, cursor_value: str, groups: Sequence[Group]) -> Admission:
@@ -251,7 +255,3 @@ class VersionBroker(RunBroker, Protocol):
         ...
 
     async def drop_hold(self, version: int, holder: str) -> None: ...
-
-    async def wait_version(self, after: int, *, block_s: float) -> Announcement | None:
-        """The live version as soon as it is newer than `after`, or None after `block_s`."""
-        ...

@@ -7,14 +7,14 @@ or what a group is made of (`prompt_groups`). Any number of feeders is harmless:
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
 
+from broker.cancellation import together
 from broker.contract import Evaluation, FeederBroker
 from broker.entering import entered
 from broker.errors import Backpressure, Reset, Unavailable
@@ -30,6 +30,9 @@ log = structlog.get_logger()
 
 POLL_S = 0.02
 """Between tries at a full open set: short against a step, long against a try's cost."""
+
+VERSION_S = 5.0
+"""How long one question for the next version waits."""
 
 LOOK_S = 0.1
 """Between looks at what else the run wants: evaluations, its end."""
@@ -102,8 +105,26 @@ class Feeding:
     stopped: bool = False
     """Too many groups are buried: asked for a place seldom, until there is one."""
     looked_at: float = -LOOK_S
+    places_freed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
+        """Until the run ends."""
+        await together(self.feed(), self.hear_of_versions())
+
+    async def hear_of_versions(self) -> None:
+        """consumes: versions   produces: `places_freed`   waits for: the next version   unblocked by: the trainer
+
+        A version closes its groups. Asked for every `POLL_S` alone, their places would be free for half of that on
+        average, which a short step notices.
+        """
+        known = -1
+        while True:
+            found = await self.broker.wait_version(known, block_s=VERSION_S)
+            if found is not None:
+                known = found.version
+                self.places_freed.set()
+
+    async def feed(self) -> None:
         """consumes: a mixture of sources   produces: `prompts`
         waits for: a free place, a version to measure   unblocked by: a group that closes, the trainer, and whoever
         replays or drops buried groups when there are too many
@@ -125,7 +146,7 @@ class Feeding:
                 await self.pause(FULL_S)
                 continue
             if not moved:
-                await self.pause(FULL_S if self.stopped else POLL_S)
+                await self.pause(FULL_S if self.stopped else POLL_S, sooner=self.places_freed)
 
     async def admit(self) -> bool:
         """Offer as many groups as there was room for; whether there is more to do at once.
@@ -196,6 +217,14 @@ class Feeding:
         self.meter.items += admitted
         self.meter.progress += admitted
 
-    async def pause(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.stop.wait(), seconds)
+    async def pause(self, seconds: float, *, sooner: asyncio.Event | None = None) -> None:
+        """Until it is over, `sooner` is set, or we are to stop."""
+        events = [self.stop, sooner] if sooner else [self.stop]
+        waiting = [asyncio.create_task(one.wait()) for one in events]
+        try:
+            await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waiting:
+                one.cancel()
+        if sooner:
+            sooner.clear()
