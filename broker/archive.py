@@ -6,7 +6,7 @@ For: whoever closes a group (`Archive`), and whoever reads all of them in a row 
 Each process appends to files of its own, `PROCESS.NUMBER.zst`, a new one at each start and whenever one is full; the
 oldest go when the folder holds more than it may. A file is a row of zstd frames that any zstd tool reads; decompressed
 it is a row of MessagePack maps, see `docs/archive.md`. A frame ends after 256 KiB, so that one record can be read
-without its file, and every record is flushed to its frame, so that a file can be read while it grows.
+without its file, and whatever is written at once is flushed to its frame, so that a file can be read while it grows.
 
 A group closed twice (its closer died between writing and closing) is there twice, and the last one counts; a closer
 that heard that another was first withdraws what it wrote.
@@ -92,26 +92,42 @@ class Archive:
         advantages: NDArray[np.float32] | None = None,
     ) -> None:
         """To be called before the group is closed on the server: its body is deleted there."""
-        end: dict[str, Any] = {"fate": fate, "reason": reason, "version": version}
-        if advantages is not None:
-            end["advantages"] = advantages.astype("<f4").tobytes()
-        entry = {name.decode(): value for name, value in codec.encode_entry(delivery.entry).items()}
-        way = {"stage": delivery.stream, "entry_id": delivery.entry_id, "entry": entry}
-        self.write({**end, **way, **summary(group), "group": codec.encode_group(group)})
+        end = ending(fate, reason, version, advantages)
+        self.write({**end, **way(delivery), **summary(group), "group": codec.encode_group(group)})
+
+    def append_trained(
+        self,
+        groups: Sequence[Group],
+        packed: Sequence[bytes],
+        deliveries: Sequence[Delivery],
+        advantages: Sequence[NDArray[np.float32]],
+        *,
+        version: int,
+    ) -> None:
+        """A whole batch, before its commit; `packed` is each group as `codec.encode_group` packs it."""
+        self.write(
+            *(
+                {**ending("trained", "", version, credit), **way(delivery), **summary(group), "group": body}
+                for group, body, delivery, credit in zip(groups, packed, deliveries, advantages, strict=True)
+            )
+        )
 
     def withdraw(self, group_id: str) -> None:
         """The last record written here of this group says something that did not happen."""
         self.write({"withdrawn": group_id})
 
-    def write(self, record: dict[str, Any]) -> None:
-        packed = pack({"schema": SCHEMA, "at": time.time(), "by": self.process, **record})
+    def write(self, *records: dict[str, Any]) -> None:
         self.file = self.file or next_file(self.folder, self.process)
-        self.frame = self.frame or self.compressor.compressobj()
-        self.file.write(self.frame.compress(packed) + self.frame.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK))
-        self.in_frame += len(packed)
-        if self.in_frame >= FRAME:
-            self.file.write(self.frame.flush())
-            self.frame, self.in_frame = None, 0
+        for record in records:
+            packed = pack({"schema": SCHEMA, "at": time.time(), "by": self.process, **record})
+            self.frame = self.frame or self.compressor.compressobj()
+            self.file.write(self.frame.compress(packed))
+            self.in_frame += len(packed)
+            if self.in_frame >= FRAME:
+                self.file.write(self.frame.flush())
+                self.frame, self.in_frame = None, 0
+        if self.frame:
+            self.file.write(self.frame.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK))
         self.file.flush()
         if self.file.tell() >= self.file_limit:
             self.close()
@@ -139,6 +155,19 @@ class Archive:
 def archive_of(folder: Path, process: str, run: RunSection) -> Archive | None:
     """The archive of one process of the run in `folder`, if the run keeps its groups."""
     return Archive(folder / "groups", process, run.keep_groups_mb) if run.keep_groups else None
+
+
+def ending(
+    fate: Fate, reason: str, version: int | None, advantages: NDArray[np.float32] | None = None
+) -> dict[str, Any]:
+    end: dict[str, Any] = {"fate": fate, "reason": reason, "version": version}
+    return end if advantages is None else {**end, "advantages": advantages.astype("<f4").tobytes()}
+
+
+def way(delivery: Delivery) -> dict[str, Any]:
+    """Where it was taken from."""
+    entry = {name.decode(): value for name, value in codec.encode_entry(delivery.entry).items()}
+    return {"stage": delivery.stream, "entry_id": delivery.entry_id, "entry": entry}
 
 
 def summary(group: Group) -> dict[str, Any]:

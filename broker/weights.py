@@ -187,9 +187,14 @@ def chain(manifests: Sequence[Manifest], version: int, epoch: int) -> list[Manif
     return lineage[::-1]
 
 
-def write_batch(folder: Path, groups: Sequence[Group]) -> None:
+def packed_batch(groups: Sequence[Group]) -> list[bytes]:
+    """Each group as it stands in a batch file."""
+    return [codec.encode_group(group) for group in groups]
+
+
+def write_batch(folder: Path, packed: Sequence[bytes]) -> None:
     packer = msgpack.Packer()
-    write_whole(folder / BATCH, b"".join(packer.pack(codec.encode_group(group)) for group in groups))
+    write_whole(folder / BATCH, b"".join(map(packer.pack, packed)))
 
 
 def read_batch(folder: Path) -> list[Group]:

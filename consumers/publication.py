@@ -27,6 +27,7 @@ from broker.weights import (
     Manifest,
     VersionStore,
     file_digest,
+    packed_batch,
     version_path,
     write_batch,
     write_manifest,
@@ -95,14 +96,15 @@ class Publication:
         seed: int,
         books: Books,
         draft: Draft | None = None,
+        packed: Sequence[bytes] | None = None,
     ) -> Manifest:
         """The version's folder, whole and durable (its tensors are not fsynced: replay rebuilds them), from a draft or
-        from the learner as it is now.
+        from the learner as it is now. `packed`: the groups as a batch file holds them, if that was done before.
         """
         draft = draft or self.draft(version)
         with self.store.writing(version_path(version, epoch), draft.folder) as folder:
             self.written_bytes += (folder / TENSORS).stat().st_size
-            write_batch(folder, groups)
+            write_batch(folder, packed_batch(groups) if packed is None else packed)
             manifest = Manifest(
                 version=version,
                 epoch=epoch,
@@ -124,6 +126,7 @@ class Publication:
         *,
         seed: int,
         draft: Draft,
+        packed: Sequence[bytes],
         evaluate: int = 0,
         hold_s: float = 0,
     ) -> Manifest:
@@ -135,7 +138,7 @@ class Publication:
         if manifest is None or manifest.path != version_path(version, epoch):
             books = await self.broker.prepare(deliveries)
             manifest = await asyncio.to_thread(
-                self.write, version, epoch, parent.epoch, groups, seed=seed, books=books, draft=draft
+                self.write, version, epoch, parent.epoch, groups, seed=seed, books=books, draft=draft, packed=packed
             )
             self.written = manifest
         await self.broker.commit(line_of(manifest), manifest.announcement, deliveries, evaluate=evaluate, hold_s=hold_s)

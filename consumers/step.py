@@ -5,6 +5,7 @@ For: the value that the trainer's loop hands on. Not for: training it or publish
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from broker.messages import Delivery, Group
@@ -28,6 +29,8 @@ class Step:
     train_s: float = 0.0
     work_s: float = 0.0
     """Its share of the trainer's busy seconds: training and publishing."""
+    packed: Sequence[bytes] = ()
+    """The groups as batch file and archive hold them."""
     trained: tuple[StepResult, Draft] | None = None
     """What the learner says of it, and the version's tensors."""
 

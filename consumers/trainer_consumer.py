@@ -21,6 +21,7 @@ from broker.errors import Backpressure, Fenced, Refused, Reset, Unavailable
 from broker.messages import Group
 from broker.redis_trainer import RedisTrainer
 from broker.telemetry import Meter
+from broker.weights import packed_batch
 from consumers.algorithms.base import Algorithm
 from consumers.batching import Batch, Done
 from consumers.hand import Hand
@@ -159,7 +160,8 @@ class Trainer:
         self.meter.held += len(step.groups)
         self.publication.remember(step.groups)
         with self.meter.working(len(step.groups)) as share, bound_contextvars(version=step.version):
-            step.trained = await asyncio.to_thread(self.trained, step)
+            packing, training = asyncio.to_thread(packed_batch, step.groups), asyncio.to_thread(self.trained, step)
+            step.packed, step.trained = await asyncio.gather(packing, training)
         self.idle_since = time.monotonic()
         step.train_s, step.work_s = self.idle_since - started, share.seconds
 
@@ -199,8 +201,7 @@ class Trainer:
         """The batch, before its commit deletes the bodies, with the advantages that the learner was given."""
         if self.archive:
             credit = advantages_of(self.algorithm, step.groups)
-            for group, one, advantages in zip(step.groups, step.deliveries, credit, strict=True):
-                self.archive.append(group, one, fate="trained", version=step.version, advantages=advantages)
+            self.archive.append_trained(step.groups, step.packed, step.deliveries, credit, version=step.version)
 
     async def committed(self, step: Step) -> None:
         """Returns once the version is live. Raises Fenced, Refused."""
@@ -214,6 +215,7 @@ class Trainer:
                     step.groups,
                     seed=step.seed,
                     draft=draft,
+                    packed=step.packed,
                     evaluate=evaluate,
                     hold_s=self.measurement.hold_s,
                 )
