@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +14,7 @@ import pytest
 import pytest_asyncio
 
 from broker import embedded_server
-from broker.contract import Admission
 from broker.errors import Backpressure, Misconfigured, Unavailable
-from broker.memory_broker import MemoryBroker
 from broker.messages import Group
 from broker.outcomes import Bury, Retire
 from broker.reports import TOO_MANY_DEAD
@@ -28,7 +26,7 @@ from producers.prompt_groups import PromptGroups
 from producers.settings import EvalPrompts, PromptsSection, RolloutSection
 from tests import character_model
 from tests.character_model import ids
-from tests.contract.broker_world import MemoryWorld, Trainer, World, insist, join, open_run, redis_world, state, version
+from tests.contract.broker_world import MemoryWorld, Trainer, World, insist, join, open_run, redis_world, version
 
 
 @pytest.fixture(scope="module")
@@ -408,25 +406,3 @@ def test_the_same_id_is_the_same_group_in_every_process(make_run: Callable[..., 
     assert (again.prompt.text, again.prompt.seed) == (group.prompt.text, group.prompt.seed)
     assert again.prompt.actions.tolist() == group.prompt.actions.tolist()
     assert len({group.prompt.seed for group in one.training(0, 500)}) == 500
-
-
-async def test_a_full_open_set_is_asked_for_a_place_without_a_group(make_run: Callable[..., Run]) -> None:
-    world, offers = MemoryWorld(), list[int]()
-    trainer = await open_run(world, cap=3)
-
-    class Counting(MemoryBroker):
-        async def admit(self, expected: int, cursor_value: str, groups: Sequence[Group]) -> Admission:
-            offers.append(len(groups))
-            return await super().admit(expected, cursor_value, groups)
-
-    async def connect() -> Counting:
-        return Counting(world.server)
-
-    world.connect = connect  # type: ignore[method-assign]
-    async with fed(world, make_run(source="addition")):
-        await state(lambda: offers.count(0) >= 3)
-        (one,) = await trainer.read(PROMPTS, "rollout", count=1, block_s=1)
-        assert await trainer.settle("rollout", [(one, Retire(reason="no_signal"))]) == ["done"]
-        await state(lambda: world.server.run.cursor == 4 and offers[-1] == 0)
-    offered = [number for number in offers if number]
-    assert offered == [1, 2, 1, 1, 1], "a place, the other two, none; then the one that came free, and none again"
