@@ -143,7 +143,7 @@ class Training:
     def hand_over(self) -> None:
         folder = self.weights / TENSORS_IN.format(self.version)
         folder.mkdir()
-        self.learner.export(folder)
+        self.learner.export()(folder)
         self.news.put(self.version)
         shutil.rmtree(self.weights / TENSORS_IN.format(self.version - KEPT), ignore_errors=True)
 

@@ -118,17 +118,13 @@ class VersionStore:
                 if now - folder.stat().st_mtime > older_than_s:
                     shutil.rmtree(folder, ignore_errors=True)
 
-    def draft(self, name: str) -> Path:
-        """A temporary folder among the versions, for the files of one whose epoch is not known yet."""
-        return empty_folder(self.root / "versions" / f".{name}.{os.getpid()}")
-
     @contextlib.contextmanager
-    def writing(self, path: str, draft: Path | None = None) -> Generator[Path]:
-        """A temporary folder, `draft` if one is begun, that becomes `path` when the block ends well and vanishes when
-        it does not.
-        """
+    def writing(self, path: str) -> Generator[Path]:
+        """A temporary folder that becomes `path` when the block ends well and vanishes when it does not."""
         target = self.folder(path)
-        draft = draft or empty_folder(target.with_name(f".{target.name}.{os.getpid()}"))
+        draft = target.with_name(f".{target.name}.{os.getpid()}")
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
         try:
             yield draft
             if target.exists():
@@ -225,12 +221,6 @@ def write_whole(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-
-
-def empty_folder(folder: Path) -> Path:
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    return folder
 
 
 def fsync_folder(folder: Path) -> None:

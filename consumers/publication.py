@@ -33,7 +33,7 @@ from broker.weights import (
     write_manifest,
     write_whole,
 )
-from consumers.learners.base import Learner
+from consumers.learners.base import Learner, Write
 from consumers.takeover import line_of
 
 log = structlog.get_logger()
@@ -44,9 +44,9 @@ CANARY_SEQUENCES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A version's tensors as the learner left them: it may train on while they wait to be published."""
+    """A version as the learner left it: it may train on while this waits to be published."""
 
-    folder: Path
+    write: Write
     canary: Canary
 
 
@@ -80,11 +80,9 @@ class Publication:
         logprobs = self.learner.logprobs(contexts, continuations)
         return Canary(contexts=rows(contexts), continuations=rows(continuations), logprobs=rows(logprobs))
 
-    def draft(self, version: int) -> Draft:
-        """The learner's weights as they are now, on their way to become `version`."""
-        folder = self.store.draft(f"{version:06d}")
-        self.learner.export(folder)
-        return Draft(folder=folder, canary=self.canary())
+    def draft(self) -> Draft:
+        """The learner's weights as they are now."""
+        return Draft(write=self.learner.export(), canary=self.canary())
 
     def write(
         self,
@@ -101,8 +99,9 @@ class Publication:
         """The version's folder, whole and durable (its tensors are not fsynced: replay rebuilds them), from a draft or
         from the learner as it is now. `packed`: the groups as a batch file holds them, if that was done before.
         """
-        draft = draft or self.draft(version)
-        with self.store.writing(version_path(version, epoch), draft.folder) as folder:
+        draft = draft or self.draft()
+        with self.store.writing(version_path(version, epoch)) as folder:
+            draft.write(folder)
             self.written_bytes += (folder / TENSORS).stat().st_size
             write_batch(folder, packed_batch(groups) if packed is None else packed)
             manifest = Manifest(

@@ -67,7 +67,7 @@ def matches(learner: Learner, store: VersionStore, head: Manifest | None) -> boo
     if head is None or not (store.folder(head.path) / TENSORS).is_file():
         return False
     with TemporaryDirectory() as scratch:
-        learner.export(Path(scratch))
+        learner.export()(Path(scratch))
         same = file_digest(Path(scratch) / TENSORS) == head.digest
     if not same:
         log.warning("replay differs from what was published; going on from the published tensors", version=head.version)

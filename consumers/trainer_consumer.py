@@ -166,7 +166,7 @@ class Trainer:
         step.train_s, step.work_s = self.idle_since - started, share.seconds
 
     def trained(self, step: Step) -> tuple[StepResult, Draft]:
-        return self.train(step.groups, step.version - 1, step.seed), self.publication.draft(step.version)
+        return self.train(step.groups, step.version - 1, step.seed), self.publication.draft()
 
     def train(self, groups: Sequence[Group], version: int, seed: int) -> StepResult:
         """The step from `version`; also what replay runs."""

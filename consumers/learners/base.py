@@ -5,7 +5,7 @@ For: the seam between the trainer consumer and DeepSpeed (or a script). Not for:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -14,6 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from broker.messages import Actions, Group
+
+Write = Callable[[Path], None]
+"""Writes into a folder what was put aside, as often as it is called, from any thread, also while training goes on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +38,8 @@ class Learner(Protocol):
         """
         ...
 
-    def export(self, folder: Path) -> None:
-        """Write `folder/model.safetensors`, what engines load."""
+    def export(self) -> Write:
+        """Put the weights aside as they are now; what is returned writes `model.safetensors`, which engines load."""
         ...
 
     def logprobs(self, contexts: Sequence[Actions], continuations: Sequence[Actions]) -> list[NDArray[np.float32]]:

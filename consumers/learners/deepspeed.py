@@ -28,7 +28,7 @@ from consumers.algorithms import create as create_algorithm
 from consumers.algorithms.base import Algorithm, LossBatch
 from consumers.correction import Corrected, correct
 from consumers.learners import zero
-from consumers.learners.base import StepResult
+from consumers.learners.base import StepResult, Write
 from consumers.learners.gang import Gang, gather
 from consumers.learners.rollouts import Rollout, mini_batches, passes, rollouts_of
 from consumers.learners.tally import Tally
@@ -193,10 +193,9 @@ class DeepSpeedLearner:
     def whole(self) -> dict[str, Tensor] | None:
         return zero.whole_tensors(self.policy.module, stage=self.settings.zero_stage, wanted=self.gang.rank == 0)
 
-    def export(self, folder: Path) -> None:
+    def export(self) -> Write:
         tensors = self.whole()
-        if self.gang.rank == 0:
-            self.policy.export(folder, tensors)
+        return self.policy.export(tensors) if self.gang.rank == 0 else lambda _: None
 
     def save_pretrained(self, folder: Path) -> None:
         tensors = self.whole()

@@ -22,7 +22,7 @@ from broker.settings import ModelSection
 from broker.telemetry import Meter
 from consumers import policies
 from consumers.learners import zero
-from consumers.learners.base import Learner, StepResult
+from consumers.learners.base import Learner, StepResult, Write
 from consumers.learners.deepspeed import DeepSpeedLearner, of_rank, options_of
 from consumers.learners.gang import lost_ranks
 from consumers.settings import AlgorithmSection, TrainSection
@@ -56,10 +56,10 @@ class Leader:
         with lost_ranks():
             return self.own.logprobs(contexts, continuations)
 
-    def export(self, folder: Path) -> None:
-        self.tell("export", folder=str(folder))
+    def export(self) -> Write:
+        self.tell("export")
         with lost_ranks():
-            self.own.export(folder)
+            return self.own.export()
 
     def save(self, folder: Path) -> None:
         self.tell("save", folder=str(folder))
@@ -129,6 +129,8 @@ def obey(learner: DeepSpeedLearner, call: Mapping[str, Any]) -> None:
             learner.logprobs(
                 [unpacked(one) for one in call["contexts"]], [unpacked(one) for one in call["continuations"]]
             )
+        case "export":
+            learner.export()
         case "close":
             learner.close()
         case do:

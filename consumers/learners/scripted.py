@@ -20,7 +20,7 @@ from safetensors.numpy import load_file, save_file
 
 from broker.messages import Actions, Group
 from broker.settings import Section, load_section
-from consumers.learners.base import StepResult
+from consumers.learners.base import StepResult, Write
 
 
 class ScriptedLearnerOptions(Section):
@@ -47,15 +47,16 @@ class ScriptedLearner:
         self.weights += 1.0
         return StepResult(metrics={"loss": 0.0, "trained_actions": float(tokens)})
 
-    def export(self, folder: Path) -> None:
-        save_file({"weights": np.array([self.weights], np.float32)}, folder / "model.safetensors")
+    def export(self) -> Write:
+        weights = np.array([self.weights], np.float32)
+        return lambda folder: save_file({"weights": weights}, folder / "model.safetensors")
 
     def logprobs(self, contexts: Sequence[Actions], continuations: Sequence[Actions]) -> list[NDArray[np.float32]]:
         return [scripted_logprobs(one, self.weights) for one in continuations]
 
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.export(folder)
+        self.export()(folder)
 
     def load(self, folder: Path) -> None:
         self.weights = float(load_file(folder / "model.safetensors")["weights"][0])
@@ -65,7 +66,7 @@ class ScriptedLearner:
 
     def save_pretrained(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.export(folder)
+        self.export()(folder)
 
     def close(self) -> None:
         return

@@ -5,7 +5,7 @@ For: build, log-probs, export. Not for: optimizing (`learners`), sampling (engin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -40,8 +40,9 @@ class Policy(Protocol):
         """
         ...
 
-    def export(self, folder: Path, tensors: Mapping[str, Tensor] | None = None) -> None:
-        """Write `model.safetensors` under the names engines load (tied and adapter weights folded in).
+    def export(self, tensors: Mapping[str, Tensor] | None = None) -> Callable[[Path], None]:
+        """Put the weights aside as they are now; what is returned writes `model.safetensors` into a folder, under the
+        names engines load (tied and adapter weights folded in), also while training goes on.
 
         `tensors`: full parameters by their names in `module`, gathered elsewhere (ZeRO-3); default the module's own.
         """

@@ -11,7 +11,7 @@ import contextlib
 import importlib
 import json
 import shutil
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import AutoModelForCausalLM, DynamicCache
@@ -28,6 +28,7 @@ from transformers.cache_utils import DynamicLayer
 from broker.errors import Broken, Misconfigured
 from broker.messages import Actions
 from consumers.policies.adapters import adapter_tensors, folded, with_adapters
+from consumers.policies.weight_files import aside, buffers, write
 from consumers.settings import Lora
 
 TENSORS = "model.safetensors"
@@ -162,12 +163,18 @@ class CausalLm:
             return torch.zeros(0, device=self.device)
         return module(*(tensor.to(self.device) for tensor in columns(contexts, continuations, temperatures)))
 
-    def export(self, folder: Path, tensors: Mapping[str, Tensor] | None = None) -> None:
+    def export(self, tensors: Mapping[str, Tensor] | None = None) -> Callable[[Path], None]:
         own = dict(self.module.named_parameters()) if tensors is None else tensors
         own = {name.removeprefix("model."): tensor.detach() for name, tensor in own.items()}
-        write(folded(own, self.lora) | dict(buffers(self.model)), folder / TENSORS)
+        files = {TENSORS: aside(folded(own, self.lora) | dict(buffers(self.model)), self.module)}
         if self.lora:
-            write(adapter_tensors(own), folder / ADAPTERS)
+            files[ADAPTERS] = aside(adapter_tensors(own), self.module)
+
+        def into(folder: Path) -> None:
+            for name, each in files.items():
+                write(each, folder / name)
+
+        return into
 
     def published(self, folder: Path) -> dict[str, Tensor]:
         """Parameters to take over from a published version, by their names in `module`: the adapters, or all there are.
@@ -186,7 +193,7 @@ class CausalLm:
     def save_pretrained(self, folder: Path, tensors: Mapping[str, Tensor] | None = None) -> None:
         """The initial folder again (config, tokenizer, chat template), with the weights as they are now."""
         shutil.copytree(self.folder, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*WEIGHT_FILES))
-        self.export(folder, tensors)
+        self.export(tensors)(folder)
 
 
 def opened(folder: Path, dtype: str) -> Any:
@@ -283,13 +290,3 @@ def before_head(model: Any, change: Any) -> Generator[None]:
         yield
     finally:
         handle.remove()
-
-
-def buffers(model: Any) -> Iterator[tuple[str, Tensor]]:
-    """Persistent buffers, which belong to a checkpoint as parameters do."""
-    names = set(model.state_dict())
-    return ((name, buffer) for name, buffer in model.named_buffers() if name in names)
-
-
-def write(tensors: Mapping[str, Tensor], path: Path) -> None:
-    save_file({name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}, path, {"format": "pt"})

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,16 +88,17 @@ class Gaussian:
         )
         return module(*(each.to(self.device, self.module.log_spread.dtype) for each in inputs)).float()
 
-    def export(self, folder: Path, tensors: Mapping[str, Tensor] | None = None) -> None:
+    def export(self, tensors: Mapping[str, Tensor] | None = None) -> Callable[[Path], None]:
         own = dict(self.module.named_parameters()) if tensors is None else tensors
-        save_file({name: tensor.detach().contiguous() for name, tensor in own.items()}, folder / TENSORS)
+        copied = {name: tensor.detach().cpu().clone() for name, tensor in own.items()}
+        return lambda folder: save_file(copied, folder / TENSORS)
 
     def published(self, folder: Path) -> dict[str, Tensor]:
         return load_file(folder / TENSORS)
 
     def save_pretrained(self, folder: Path, tensors: Mapping[str, Tensor] | None = None) -> None:
         write_config(folder, self.sizes)
-        self.export(folder, tensors)
+        self.export(tensors)(folder)
 
 
 def write_config(folder: Path, sizes: Sizes) -> None:

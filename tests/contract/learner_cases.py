@@ -69,5 +69,5 @@ def learner(
 
 def exported(learner: Learner, folder: Path) -> bytes:
     folder.mkdir(exist_ok=True)
-    learner.export(folder)
+    learner.export()(folder)
     return (folder / "model.safetensors").read_bytes()

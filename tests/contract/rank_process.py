@@ -43,7 +43,7 @@ def main(rank: int, model: Path, out: Path, stage: int) -> None:
     for version in range(2):
         batch = groups(version)
         metrics = dict(leader.step(batch, advantages(batch), version=version, seed=version).metrics)
-    leader.export(out)
+    leader.export()(out)
     leader.save(out / "checkpoint")
     leader.load(out / "checkpoint")
     batch = groups(9, count=1)  # fewer groups than ranks: one rank has nothing to do

@@ -97,6 +97,16 @@ def test_published_tensors_replace_the_learners_own(tiny: Path, tmp_path: Path, 
     assert exported(behind, tmp_path / "behind") != published
 
 
+@pytest.mark.parametrize("how", TRAINED)
+def test_weights_put_aside_stay_as_they_were_while_training_goes_on(tiny: Path, tmp_path: Path, how: str) -> None:
+    one = learner(tiny, **TRAINED[how])
+    train(one, range(1))
+    write, then = one.export(), exported(one, tmp_path / "then")
+    train(one, range(1, 3))
+    write(tmp_path / "then")
+    assert (tmp_path / "then" / "model.safetensors").read_bytes() == then != exported(one, tmp_path / "now")
+
+
 @pytest.mark.parametrize("how", ["whole", "lora", "zero 3"])
 def test_the_canarys_logprobs_are_those_of_the_exported_tensors(tiny: Path, tmp_path: Path, how: str) -> None:
     one = learner(tiny, **TRAINED[how])

@@ -146,7 +146,7 @@ def test_a_published_version_can_be_taken_back_exactly_and_exporting_disturbs_no
 ) -> None:
     policy = changed(CausalLm(tiny, dtype="float32", lora=lora, seed=1))
     before = {name: parameter.detach().clone() for name, parameter in policy.module.named_parameters()}
-    policy.export(tmp_path)
+    policy.export()(tmp_path)
     published = policy.published(tmp_path)
     trained = {name: before[name] for name, parameter in policy.module.named_parameters() if parameter.requires_grad}
     assert published.keys() == trained.keys()
@@ -155,7 +155,7 @@ def test_a_published_version_can_be_taken_back_exactly_and_exporting_disturbs_no
 
 
 def test_engines_find_every_tensor_under_its_hugging_face_name_and_a_tied_one_once(tiny: Path, tmp_path: Path) -> None:
-    CausalLm(tiny, dtype="float32", lora=LORA).export(tmp_path)
+    CausalLm(tiny, dtype="float32", lora=LORA).export()(tmp_path)
     with (
         safe_open(tmp_path / "model.safetensors", framework="pt") as ours,
         safe_open(tiny / "model.safetensors", "pt") as theirs,
@@ -174,7 +174,7 @@ def test_fresh_adapters_change_nothing_and_only_they_train(tiny: Path) -> None:
 
 def test_a_version_of_another_model_is_refused(tiny: Path, tmp_path: Path) -> None:
     other = CausalLm(model_folder(tmp_path / "other", "untied"), dtype="float32")
-    other.export(tmp_path)
+    other.export()(tmp_path)
     with pytest.raises(Broken, match="written for another model"):
         CausalLm(tiny, dtype="float32").published(tmp_path)
 

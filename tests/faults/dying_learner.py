@@ -20,10 +20,10 @@ from broker.contract import LedgerLine
 from broker.messages import Actions, Group
 from broker.redis_trainer import RedisTrainer
 from consumers.learners import create
-from consumers.learners.base import Learner, StepResult
+from consumers.learners.base import Learner, StepResult, Write
 from consumers.settings import TrainSection
 
-STEP_LOST = ("before the step", "after the step", "while the version is written", "before the manifest")
+STEP_LOST = ("before the step", "after the step", "while the version is written", "before it is written")
 """The version was not whole: its batch is trained again, by another epoch."""
 
 STEP_KEPT = ("before the commit", "after the commit", "in the checkpoint")
@@ -61,13 +61,18 @@ class DyingLearner:
         self.death.comes("after the step", self.version)
         return result
 
-    def export(self, folder: Path) -> None:
-        self.inner.export(folder)
-        if folder.parent.name == "versions":
-            self.death.comes("while the version is written", self.version)
+    def export(self) -> Write:
+        write, version = self.inner.export(), self.version  # the next step may have begun when it is written
+
+        def into(folder: Path) -> None:
+            write(folder)
+            if folder.parent.name == "versions":
+                self.death.comes("while the version is written", version)
+
+        return into
 
     def logprobs(self, contexts: Sequence[Actions], continuations: Sequence[Actions]) -> list[NDArray[np.float32]]:
-        self.death.comes("before the manifest", self.version)
+        self.death.comes("before it is written", self.version)
         return self.inner.logprobs(contexts, continuations)
 
     def save(self, folder: Path) -> None:

@@ -31,7 +31,7 @@ def undisturbed(folder: Path, world: World, scratch: Path) -> list[str]:
     for one in lineage_of(folder):
         groups = read_batch(VersionStore(folder / "store").folder(one.path))
         learner.step(groups, advantages_of(algorithm, groups), version=one.version - 1, seed=one.seed)
-        learner.export(scratch)
+        learner.export()(scratch)
         digests.append(file_digest(scratch / TENSORS))
     learner.close()
     return digests

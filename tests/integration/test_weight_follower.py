@@ -236,7 +236,7 @@ async def test_the_canary_stops_an_engine_to_which_a_publish_did_not_arrive(stor
     manifest = story.write(1)
     folder = story.store.folder(manifest.path)
     story.learner.weights = 0.0
-    story.learner.export(folder)
+    story.learner.export()(folder)
     stale = read_manifest(story.store.folder("versions/000000-e001")).digest
     write_manifest(folder, replace(manifest, digest=stale))
     follower = story.follow("between_groups")

@@ -9,23 +9,14 @@ from broker.weights import VersionStore, version_path
 
 def test_only_what_was_abandoned_for_long_is_deleted(tmp_path: Path) -> None:
     store = VersionStore(tmp_path)
-    old, at_work = store.draft("000007"), store.draft("000008")
+    abandoned = [tmp_path / "versions" / ".000007-e001.4711", tmp_path / "checkpoints" / ".000020-e001.4711"]
+    for draft in abandoned:
+        draft.mkdir()
     with store.writing(version_path(6, 1)) as folder:
         (folder / "manifest.json").touch()
-    changed = old.stat().st_mtime
-    (at_work / "model.safetensors").touch()
-    store.clear_drafts(older_than_s=3600, now=changed + 3500)
-    assert old.is_dir() and at_work.is_dir()
-    store.clear_drafts(older_than_s=3600, now=changed + 3700)
-    assert not old.exists() and not at_work.exists()
+    left_at = max(draft.stat().st_mtime for draft in abandoned)
+    store.clear_drafts(older_than_s=3600, now=left_at + 3500)
+    assert all(draft.is_dir() for draft in abandoned)
+    store.clear_drafts(older_than_s=3600, now=left_at + 3700)
+    assert not any(draft.exists() for draft in abandoned)
     assert (store.folder(version_path(6, 1)) / "manifest.json").is_file()
-
-
-def test_a_draft_becomes_the_version_it_is_finished_as(tmp_path: Path) -> None:
-    store = VersionStore(tmp_path)
-    draft = store.draft("000003")
-    (draft / "model.safetensors").write_bytes(b"tensors")
-    with store.writing(version_path(3, 5), draft) as folder:
-        (folder / "manifest.json").write_text("{}")
-    assert not draft.exists()
-    assert (store.folder("versions/000003-e005") / "model.safetensors").read_bytes() == b"tensors"
