@@ -121,7 +121,7 @@ class Trainer:
                 await training
             finally:
                 training.cancel()
-            step, trained = following, step
+            step, trained = (None if self.stop.is_set() else following), step
             if step is None or self.checkpoint_due(trained.version):
                 await self.publish(trained)
                 trained = None

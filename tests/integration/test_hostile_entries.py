@@ -82,8 +82,10 @@ class Attack:
         self.server.xadd(self.keys.stream(stream), cast("Any", fields))
 
     def open_in(self, stream: str) -> list[bytes]:
+        """The last to get there last."""
         lines = cast("dict[bytes, bytes]", self.server.hgetall(self.keys.open))
-        return [group for group, line in lines.items() if line.startswith(f"{stream} ".encode())]
+        entries = {group: line.split()[1] for group, line in lines.items() if line.startswith(f"{stream} ".encode())}
+        return sorted(entries, key=lambda group: [int(part) for part in entries[group].split(b"-")])
 
     def impersonate(self, stream: str) -> None:
         """A second entry of a group that is open there."""
@@ -103,7 +105,10 @@ class Attack:
 
 @pytest.mark.timeout(120)
 def test_a_living_run_outlives_whatever_strangers_write(made: Callable[..., Path], tmp_path: Path) -> None:
-    folder, mark = made(*SLOWER, "run.steps=40", "train.options={pace_s=0.3}"), tmp_path / "executed"
+    mark = tmp_path / "executed"
+    folder = made(
+        *SLOWER, "run.steps=40", "train.options={pace_s=0.3}", "train.staleness=4"
+    )  # more than are read ahead
     run = Launched(folder)
     run.reach(3)
     attack, before = Attack(folder), run.snapshot()["processes"]

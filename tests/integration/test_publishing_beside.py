@@ -39,6 +39,13 @@ class WatchedBroker(MemoryBroker):
         self.committed = {number: threading.Event() for number in range(9)}
         self.fault: Callable[[int], None] = lambda _: None
         self.answer: Callable[[int], None] = lambda _: None
+        self.read_bodies: Callable[[int], None] = lambda _: None
+        self.reads = 0
+
+    async def bodies(self, deliveries: Any) -> Any:
+        self.reads += 1
+        self.read_bodies(self.reads)
+        return await super().bodies(deliveries)
 
     async def commit(self, line: Any, announcement: Announcement, deliveries: Any, **asked: Any) -> None:
         self.fault(line.version)
@@ -54,8 +61,10 @@ class WaitingLearner(ScriptedLearner):
         super().__init__()
         self.broker, self.awaited, self.trained = broker, awaited, list[tuple[int, list[str]]]()
         self.seen = list[bool]()
+        self.before: Callable[[int], None] = lambda _: None
 
     def step(self, groups: Any, advantages: Any, *, version: int, seed: int) -> StepResult:
+        self.before(version)
         self.trained.append((version + 1, [group.id for group in groups]))
         self.seen.append(self.broker.committed[version].is_set() if version else True)
         if version + 1 in self.awaited:
@@ -216,3 +225,23 @@ async def test_a_goal_that_is_seen_during_a_step_ends_the_run_after_it(story: St
     assert await trainer.run() == "goal reached at version 1"
     assert [number for number, _ in story.learner.trained] == [1]
     assert (await story.broker.look()).finished == "goal reached at version 1"
+
+
+@pytest.mark.timeout(60)
+async def test_a_trainer_that_is_told_to_stop_begins_no_further_step(story: Story) -> None:
+    trainer = await story.trainer({})
+    chosen = threading.Event()
+
+    def read(times: int) -> None:
+        if times == 2:  # the next batch is there while the first is being trained
+            trainer.stop.set()
+            chosen.set()
+
+    def train(version: int) -> None:
+        assert chosen.wait(WITHIN_S), "nothing was read beside the step"
+
+    story.broker.read_bodies, story.learner.before = read, train
+    assert await trainer.run() == "stopped"
+    assert [number for number, _ in story.learner.trained] == [1]
+    assert [line.version for line in await story.broker.ledger()] == [1]
+    assert len((await story.broker.books()).open) == 4
