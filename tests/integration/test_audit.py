@@ -22,10 +22,10 @@ __all__ = ["made"]
 @pytest.fixture
 def stopped(made: Callable[..., Path]) -> Path:
     """A run that was interrupted while its trainer was behind: groups are open in it."""
-    folder = made("train.options={pace_s=0.5}", "run.steps=100000")
+    folder = made("train.options={pace_s=0.5}", "run.steps=100000", "train.staleness=3")
     launched = Launched(folder)
     launched.reach(2)
-    until(lambda: waiting(folder) > 8)  # more than the step that is being made takes along
+    until(lambda: waiting(folder) > 16)  # more than the step that is published and the one that is made take along
     launched.interrupt()
     assert launched.end() == 130
     return folder
