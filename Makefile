@@ -8,7 +8,8 @@ export VENV
 # Cores are shared by many processes here: one thread each, no spinning, and no hub to wait for.
 QUIET := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE HF_HUB_OFFLINE=1
 # The peer takes hours and an environment of its own: `make bench-against_trl`. Fifty runs take an hour: `bench-staleness`.
-BENCHMARKS := $(filter-out against_trl staleness,$(patsubst benchmarks/%.py,%,$(shell grep -l __main__ benchmarks/*.py)))
+# An installation from nothing fetches gigabytes: `bench-first_hour`.
+BENCHMARKS := $(filter-out against_trl staleness first_hour,$(patsubst benchmarks/%.py,%,$(shell grep -l __main__ benchmarks/*.py)))
 # Most tests wait more than they compute; a file stays in one process, so that costly fixtures are made once.
 SIDE_BY_SIDE := -n 3 --dist loadfile
 TESTS := $(wildcard tests/unit tests/contract tests/integration tests/faults tests/acceptance)

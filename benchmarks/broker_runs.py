@@ -25,7 +25,7 @@ import redis
 from benchmarks.broker import ROLES, Load
 from benchmarks.broker import measured as through_the_broker
 from benchmarks.launched_run import LaunchedRun, launch
-from benchmarks.processor_watch import ProcessorWatch, between
+from benchmarks.processor_watch import ROLE_WORDS, ProcessorWatch, between
 from benchmarks.result import RESULTS
 from benchmarks.server_use import use_told
 from broker import embedded_server
@@ -34,17 +34,6 @@ from broker.streams import Keys
 from deploy.records import Record
 from deploy.run_check import saved_run
 
-WORDS = {
-    "consumers trainer": "trainer",
-    "producers rollout": "rollout",
-    "consumers.rewards.rule_worker": "rules",
-    "consumers reward": "reward",
-    "producers feeder": "feeder",
-    "valkey-server": "server",
-    "redis-server": "server",
-    "tidemill run": "launcher",
-}
-"""Words of a command line → role."""
 EVERY_S = 1.0
 
 
@@ -120,7 +109,7 @@ def measured(name: str, root: Path, pool: ProcessPoolExecutor) -> dict[str, floa
         run = launch(root, name, [f"run.steps={case.versions}", "run.stop_when=''"])
     steps = run.steps[-1 - case.last :]
     begin, end = steps[0]["at"], steps[-1]["at"]
-    spent = processes.spent(begin, end, WORDS)
+    spent = processes.spent(begin, end, ROLE_WORDS)
     server_s = spent["server"] = between(server.at, server.cpu_s, begin, end)
     groups = between(server.at, server.groups, begin, end)
     if not groups:
@@ -140,7 +129,7 @@ def measured(name: str, root: Path, pool: ProcessPoolExecutor) -> dict[str, floa
         "server_us_per_group_alone": alone["server_us_per_group"],
         "server_us_per_group": 1e6 * server_s / groups,
         "all_ms_per_step": every * sum(spent.values()),
-        **{f"{role}_ms_per_step": every * spent.get(role, 0.0) for role in sorted({*WORDS.values(), "other"})},
+        **{f"{role}_ms_per_step": every * spent.get(role, 0.0) for role in sorted({*ROLE_WORDS.values(), "other"})},
         "clients_ms_per_step": every * busy_s,
         "waiting_ms_per_step": every * waiting_s,
         "server_share": server_s / sum(spent.values()),

@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks.bare_loop import FORMS
 from benchmarks.launched_run import launch
 from benchmarks.price_picture import draw
-from benchmarks.processor_watch import ProcessorWatch
+from benchmarks.processor_watch import ROLE_WORDS, ProcessorWatch
 from benchmarks.result import RESULTS, Result, circumstances, gathered
 from deploy.records import Record, records
 from scheduler.controller_process import thread_environment
@@ -30,17 +30,7 @@ OVERRIDES = ("run.stop_when=''", "prompts.eval={size=0}")
 LONGEST_S = 300
 """Of one bare loop."""
 PRODUCT = "tidemill"
-ROLES = {
-    "consumers trainer": "trainer",
-    "producers rollout": "rollout",
-    "consumers.rewards.rule_worker": "rules",
-    "consumers reward": "reward",
-    "producers feeder": "feeder",
-    "valkey-server": "server",
-    "tidemill run": "launcher",
-    "bare_loop": "trainer",
-    "multiprocessing.spawn": "rollout",
-}
+ROLES = {**ROLE_WORDS, "bare_loop": "trainer", "multiprocessing.spawn": "rollout"}
 """Words of a command line → role."""
 
 PARTS = ("compute", "train", "publish", "wait")

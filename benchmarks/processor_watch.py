@@ -7,16 +7,26 @@ processes that live for less than a second.
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 
 import numpy as np
 import psutil
 
-EVERY_S = 1.0
+from benchmarks.every_second import EverySecond
+
+ROLE_WORDS = {
+    "consumers trainer": "trainer",
+    "producers rollout": "rollout",
+    "consumers.rewards.rule_worker": "rules",
+    "consumers reward": "reward",
+    "producers feeder": "feeder",
+    "valkey-server": "server",
+    "redis-server": "server",
+    "tidemill run": "launcher",
+}
+"""Words of a run's command lines → role."""
 
 
 @dataclass(slots=True)
@@ -29,7 +39,7 @@ class Watched:
     spent: list[float] = field(default_factory=list[float])
 
 
-class ProcessorWatch:
+class ProcessorWatch(EverySecond):
     """Watches all descendants of this process while the block runs.
 
     >>> with ProcessorWatch() as watch:
@@ -38,27 +48,13 @@ class ProcessorWatch:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.processes: dict[int, Watched] = {}
-        self.over = threading.Event()
-        self.thread = threading.Thread(target=self.watch, daemon=True)
 
-    def __enter__(self) -> ProcessorWatch:
-        self.thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.over.set()
-        self.thread.join()
-
-    def watch(self) -> None:
-        """consumes: time   produces: samples   waits for: the next second, the end   unblocked by: either"""
-        own = psutil.Process()
-        while not self.over.wait(EVERY_S):
-            for process in own.children(recursive=True):
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    self.note(process)
+    def look(self) -> None:
+        for process in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                self.note(process)
 
     def note(self, process: psutil.Process) -> None:
         watched = self.processes.setdefault(process.pid, Watched())

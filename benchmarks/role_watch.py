@@ -6,19 +6,17 @@ For: `growth`. Not for: threads, what memory holds, or the processor time of a r
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 
 import psutil
 import redis
 
+from benchmarks.every_second import EVERY_S, EverySecond
 from broker import embedded_server
 
-EVERY_S = 1.0
 MB = 1 << 20
 SERVER = "redis"
 
@@ -45,7 +43,7 @@ class Held:
     """`used_memory`: what it has allocated for data and clients."""
 
 
-class RoleWatch:
+class RoleWatch(EverySecond):
     """Watches the run that a `launch` under `root` makes, while the block runs.
 
     >>> with RoleWatch(root) as watch:
@@ -54,30 +52,16 @@ class RoleWatch:
     """
 
     def __init__(self, root: Path) -> None:
+        super().__init__()
         self.root = root
         self.roles: dict[str, Series] = {}
         self.server = Held()
-        self.over = threading.Event()
-        self.thread = threading.Thread(target=self.watch, daemon=True)
 
-    def __enter__(self) -> RoleWatch:
-        self.thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.over.set()
-        self.thread.join()
-
-    def watch(self) -> None:
-        """consumes: time   produces: looks   waits for: the next second, the end   unblocked by: either"""
-        own = psutil.Process()
-        while not self.over.wait(EVERY_S):
-            for name, processes in by_role(own).items():
-                self.note(name, processes)
-            with contextlib.suppress(redis.ConnectionError, redis.BusyLoadingError, OSError):
-                self.note_server()
+    def look(self) -> None:
+        for name, processes in by_role(psutil.Process()).items():
+            self.note(name, processes)
+        with contextlib.suppress(redis.ConnectionError, redis.BusyLoadingError, OSError):
+            self.note_server()
 
     def note(self, name: str, processes: list[psutil.Process]) -> None:
         """A role of which a process ends meanwhile is left out of this look."""

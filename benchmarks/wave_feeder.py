@@ -56,7 +56,7 @@ class Waves(Feeding):
         log.info("wave", groups=answer.admitted, survivors=survivors)
         return moved
 
-    async def pause(self, seconds: float, *, sooner: asyncio.Event | None = None) -> None:
+    async def pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.stop.wait(), min(seconds, LOOK_S))
 

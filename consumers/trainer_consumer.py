@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from broker.archive import Archive
 from broker.contract import Announcement
 from broker.errors import Backpressure, Fenced, Refused, Reset, Unavailable
 from broker.messages import Group
@@ -64,7 +63,6 @@ class Trainer:
     """Take the run over again (the server came back); answers the live version."""
     meter: Meter
     stop: asyncio.Event
-    archive: Archive | None = None
     ending: str = ""
     """Why the run is over, once it is."""
     idle_since: float = 0.0
@@ -182,9 +180,9 @@ class Trainer:
             try:
                 await self.committed(step)
             except (Fenced, Refused):
-                if self.archive:
+                if self.hand.archive:
                     for group in step.groups:
-                        self.archive.withdraw(group.id)
+                        self.hand.archive.withdraw(group.id)
                 raise
             self.hand.drop(step.deliveries)
             self.meter.version = self.live.version
@@ -199,9 +197,9 @@ class Trainer:
 
     def keep_trained(self, step: Step) -> None:
         """The batch, before its commit deletes the bodies, with the advantages that the learner was given."""
-        if self.archive:
+        if self.hand.archive:
             credit = advantages_of(self.algorithm, step.groups)
-            self.archive.append_trained(step.groups, step.packed, step.deliveries, credit, version=step.version)
+            self.hand.archive.append_trained(step.groups, step.packed, step.deliveries, credit, version=step.version)
 
     async def committed(self, step: Step) -> None:
         """Returns once the version is live. Raises Fenced, Refused."""

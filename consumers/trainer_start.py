@@ -72,6 +72,7 @@ async def train(folder: Path, name: str, raw: dict[str, Any], meter: Meter, stop
         log.info("run open", version=trainer.live.version)
         meter.stage = "replaying"
         store = trainer.publication.store
+        store.clear_drafts(older_than_s=ABANDONED_S, now=time.time())
         if not await asyncio.to_thread(catch_up, learner, store, trainer.live, trainer.train):
             trainer.live = await republish(broker, store, trainer.publication, trainer.live)
         log.info("caught up", version=trainer.live.version)
@@ -129,7 +130,6 @@ async def trainer_of(
     run, settings = load_section(RunSection, "run", raw["run"]), load_section(TrainSection, "train", raw["train"])
     keep, held_out = load_section(WeightsSection, "weights", raw["weights"]).keep, raw["prompts"]["eval"]
     publication = Publication(broker, store := VersionStore(folder / "store"), learner, keep)
-    store.clear_drafts(older_than_s=ABANDONED_S, now=time.time())
     bounds = bounds_of(settings, load_section(BrokerSection, "broker", raw["broker"]), held_out["size"])
     evaluations, goal = folder / "evaluations.jsonl", parse(run.stop_when)
     measurement = Measurement(evaluations, held_out["size"], held_out["every"], goal)
@@ -140,11 +140,10 @@ async def trainer_of(
         await measurement.first(broker, live.version)
         return live
 
-    archive = archive_of(folder, name, run)
     return Trainer(
         broker=broker,
         learner=learner,
-        hand=Hand(broker, settings, bounds.cap, meter, archive),
+        hand=Hand(broker, settings, bounds.cap, meter, archive_of(folder, name, run)),
         algorithm=create_algorithm(load_section(AlgorithmSection, "algorithm", raw["algorithm"])),
         publication=publication,
         measurement=measurement,
@@ -156,7 +155,6 @@ async def trainer_of(
         retake=retake,
         meter=meter,
         stop=stop,
-        archive=archive,
     )
 
 

@@ -146,7 +146,7 @@ class Feeding:
                 await self.pause(FULL_S)
                 continue
             if not moved:
-                await self.pause(FULL_S if self.stopped else POLL_S, sooner=self.places_freed)
+                await self.pause(FULL_S if self.stopped else POLL_S)
 
     async def admit(self) -> bool:
         """Offer as many groups as there was room for; whether there is more to do at once.
@@ -217,14 +217,12 @@ class Feeding:
         self.meter.items += admitted
         self.meter.progress += admitted
 
-    async def pause(self, seconds: float, *, sooner: asyncio.Event | None = None) -> None:
-        """Until it is over, `sooner` is set, or we are to stop."""
-        events = [self.stop, sooner] if sooner else [self.stop]
-        waiting = [asyncio.create_task(one.wait()) for one in events]
+    async def pause(self, seconds: float) -> None:
+        """Until it is over, places are freed, or we are to stop."""
+        waiting = [asyncio.create_task(one.wait()) for one in (self.stop, self.places_freed)]
         try:
             await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for one in waiting:
                 one.cancel()
-        if sooner:
-            sooner.clear()
+        self.places_freed.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,8 +86,15 @@ def test_logprobs_equal_the_models_own_forward(folder: Path) -> None:
         assert torch.allclose(policy.logprobs(policy.module, *batch), one_by_one(policy.model, *batch), atol=2e-5)
 
 
-def test_sharing_contexts_changes_neither_logprobs_nor_gradients(tiny: Path) -> None:
-    policy, batch = CausalLm(tiny, dtype="float32"), rollouts(1)
+@pytest.mark.parametrize("order", [range(12), [0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7]], ids=["whole groups", "mixed"])
+def test_sharing_contexts_changes_neither_logprobs_nor_gradients(tiny: Path, order: Sequence[int]) -> None:
+    policy = CausalLm(tiny, dtype="float32")
+    contexts, continuations, temperatures = rollouts(1)
+    batch = (
+        [contexts[row] for row in order],
+        [continuations[row] for row in order],
+        [temperatures[row] for row in order],
+    )
     results: list[tuple[torch.Tensor, list[torch.Tensor]]] = []
     for share in (True, False):
         policy.module.can_share = share

@@ -47,7 +47,6 @@ async def trainer_in(world: MemoryWorld, folder: Path, **settings: Any) -> tuple
         retake=cast("Any", None),
         meter=meter,
         stop=asyncio.Event(),
-        archive=archive,
     )
     return trainer, scored
 

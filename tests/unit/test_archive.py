@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 
 from broker.archive import Archive, closed_groups
 from broker.archive_index import NAME, GroupIndex
+from broker.codec import encode_group
 from broker.errors import Misconfigured
 from broker.messages import Delivery, Entry, Group
 from tests.contract.broker_world import group, judged, rolled
@@ -62,6 +63,23 @@ def test_a_file_is_read_while_it_grows(tmp_path: Path) -> None:
         assert len(list(closed_groups(tmp_path))) == number + 1
         assert index.read(f"story/0/{number}") is not None
     assert index.refresh() == 0
+
+
+def test_a_batch_archived_at_once_is_read_group_by_group(tmp_path: Path) -> None:
+    archive, index = Archive(tmp_path, "trainer-0"), GroupIndex(tmp_path)
+    prompts = [random.Random(number).randbytes(60_000).hex() for number in range(8)]  # two or three fill a frame
+    batch = [whole(f"story/0/{number}", prompt=prompt) for number, prompt in enumerate(prompts)]
+    credit = [np.array([number, -number], np.float32) for number in range(8)]
+    packed, taken = [encode_group(one) for one in batch], [delivery(one.id) for one in batch]
+    archive.append_trained(batch, packed, taken, credit, version=4)
+    assert index.refresh() == 8
+    for number in (6, 0, 7):
+        found = index.read(f"story/0/{number}")
+        assert found is not None and found.group.prompt.text == prompts[number]
+        assert (found.fate, found.version, found.stage) == ("trained", 4, "scored")
+        assert found.advantages is not None and found.advantages.tolist() == [number, -number]
+    archive.withdraw("story/0/3")
+    assert "story/0/3" not in {one.group.id for one in closed_groups(tmp_path)}
 
 
 def test_a_file_goes_on_across_frames(tmp_path: Path) -> None:
