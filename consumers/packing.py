@@ -1,14 +1,19 @@
-"""Which rollouts share a forward pass: micro-batches that never exceed a token budget, padding included.
+"""Which rollouts share a forward pass: micro-batches that never exceed a token budget, and hold little padding.
 
 For: the plan, pure. Not for: tensors, or sharing work between ranks (`balance`). Rollouts are sorted, so that the rows
 of a micro-batch differ little in length; contexts are padded to the longest context, continuations to the longest
-continuation.
+continuation. Padding is computed like everything else, so a pass ends where one more costs less than going on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
+
+
+PADDING = 256
+"""Most of it in a pass, tokens: about what one more pass costs. Measured with `tiny-llama` on one core, where anything
+from 64 to 256 takes 236 ms, 1 024 takes 298 and no limit 585 (384 rollouts of 1 to 60 actions)."""
 
 
 class Shape(NamedTuple):
@@ -19,7 +24,7 @@ class Shape(NamedTuple):
 
 
 def micro_batches(shapes: Sequence[Shape], budget: int) -> list[list[int]]:
-    """Indices by micro-batch: rows · (longest context + longest continuation) ≤ `budget`.
+    """Indices by micro-batch: rows · (longest context + longest continuation) ≤ `budget`, at most `PADDING` of it padding.
 
     One rollout that alone is longer than the budget gets a micro-batch of its own.
 
@@ -27,15 +32,16 @@ def micro_batches(shapes: Sequence[Shape], budget: int) -> list[list[int]]:
     [[1], [2, 0]]
     """
     batches: list[list[int]] = []
-    width = Shape(0, 0)
+    width, held = Shape(0, 0), 0
     for index in sorted(range(len(shapes)), key=lambda one: (*shapes[one], -one), reverse=True):
-        wider = Shape(*map(max, width, shapes[index]))
-        if batches and (len(batches[-1]) + 1) * sum(wider) <= budget:
+        wider, tokens = Shape(*map(max, width, shapes[index])), sum(shapes[index])
+        area = (len(batches[-1]) + 1) * sum(wider) if batches else 0
+        if batches and area <= budget and area - held - tokens <= PADDING:
             batches[-1].append(index)
-            width = wider
+            width, held = wider, held + tokens
         else:
             batches.append([index])
-            width = shapes[index]
+            width, held = shapes[index], tokens
     return batches
 
 

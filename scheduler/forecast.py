@@ -11,7 +11,7 @@ backlogs as they are, says what a division is worth, also for fewer slots than p
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 
 from scheduler.observation import Observation, Service
@@ -21,6 +21,8 @@ STEPS = 16
 """Of a forecast."""
 SHORTEST = 0.05
 """Of a batch that takes longer than the last ones, so much is taken to be left."""
+OVERDUE = 1.25
+"""So much longer than the last ones a batch may take by chance."""
 UNKNOWN = Service(item_s=1.0)
 """Of a pool, while no pool has been measured."""
 
@@ -51,16 +53,27 @@ def stages(observation: Observation, pools: Sequence[Pool]) -> list[Stage]:
     known = [observation.service[pool.name] for pool in pools if pool.name in observation.service]
     usual = Service(item_s=sum(one.item_s for one in known) / len(known)) if known else UNKNOWN
     last = pools[-1].stream
+    service = dict(observation.service)
+    if pools[-1].name in service:
+        service[pools[-1].name] = overdue(service[pools[-1].name], observation.groups)
     return [
         Stage(
             pool=pool,
-            service=observation.service.get(pool.name, usual),
+            service=service.get(pool.name, usual),
             visits=observation.visits(pool.stream, last),
             queue=observation.backlog.get(pool.stream, 0) if pool.stream != last else batched(observation, pools),
             measured=pool.name in observation.service,
         )
         for pool in pools
     ]
+
+
+def overdue(service: Service, groups: int) -> Service:
+    """The last pool's, no cheaper than the batch in training has shown already. A step tells what it cost when it ends,
+    and where costs leap it ends many times later: until then all that is known is that it is not over.
+    """
+    shown_s = service.begun_s / groups
+    return replace(service, item_s=shown_s) if shown_s > OVERDUE * service.item_s else service
 
 
 def batched(observation: Observation, pools: Sequence[Pool]) -> int:

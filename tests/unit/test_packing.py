@@ -1,4 +1,4 @@
-"""Micro-batches hold every rollout once and never exceed the token budget, padding included."""
+"""Micro-batches hold every rollout once, never exceed the token budget, padding included, and hold little padding."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.packing import Shape, cut_to, micro_batches
+from consumers.packing import PADDING, Shape, cut_to, micro_batches
 
 SHAPES = st.lists(st.builds(Shape, st.integers(1, 200), st.integers(1, 200)), max_size=80)
 BUDGETS = st.integers(1, 2000)
@@ -16,6 +16,10 @@ BUDGETS = st.integers(1, 2000)
 def padded_size(shapes: list[Shape], batch: list[int]) -> int:
     widest = max(shapes[index].context for index in batch) + max(shapes[index].continuation for index in batch)
     return len(batch) * widest
+
+
+def padding(shapes: list[Shape], batch: list[int]) -> int:
+    return padded_size(shapes, batch) - sum(sum(shapes[index]) for index in batch)
 
 
 @given(SHAPES, BUDGETS)
@@ -32,7 +36,18 @@ def test_no_micro_batch_exceeds_the_budget_unless_it_is_one_long_rollout(shapes:
 @given(SHAPES, BUDGETS)
 def test_micro_batches_are_filled_before_the_next_begins(shapes: list[Shape], budget: int) -> None:
     for one, following in itertools.pairwise(micro_batches(shapes, budget)):
-        assert padded_size(shapes, [*one, following[0]]) > budget
+        longer = [*one, following[0]]
+        assert padded_size(shapes, longer) > budget or padding(shapes, longer) > PADDING
+
+
+@given(SHAPES, BUDGETS)
+def test_no_micro_batch_holds_more_padding_than_another_pass_would_cost(shapes: list[Shape], budget: int) -> None:
+    assert all(padding(shapes, batch) <= PADDING for batch in micro_batches(shapes, budget))
+
+
+def test_a_few_long_answers_do_not_pad_the_short_ones() -> None:
+    shapes = [Shape(4, 8)] * 300 + [Shape(64, 8)] * 30
+    assert [len(batch) for batch in micro_batches(shapes, 16384)] == [34, 296], "four short ones would be too many"
 
 
 def test_three_rollouts_of_640_do_not_fit_two_micro_batches_of_1024_although_the_average_says_so() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from broker.errors import Misconfigured
 from scheduler.forecast import fluid_split, stages, whole_split
-from scheduler.observation import Slot
+from scheduler.observation import Observation, Slot
 from scheduler.placements import PLACEMENTS, create
 from scheduler.placements.pressure import Pressure
 from scheduler.settings import SchedulerSection
@@ -171,3 +171,20 @@ def test_a_batch_that_waits_for_an_older_group_is_none() -> None:
     assert stages(waiting, POOLS)[-1].queue == waiting.groups - 1
     served = replace(waiting, slots=fleet({"rollout": 1, "judge": 1, "train": 1}))
     assert stages(served, POOLS)[-1].queue == 31, "it comes by itself"
+
+
+def test_a_batch_that_is_not_over_says_that_training_costs_more() -> None:
+    """Responses have leapt: the step that would tell what they cost lasts many times as long as the ones before."""
+    known = services()
+    usual = known["train"].item_s
+    slots = fleet({"rollout": 54, "judge": 6, "train": 4})
+
+    def in_training(batches: float) -> Observation:
+        seconds = batches * seen(slots).groups * usual
+        return seen(slots, prompts=50, scored=500, service=known | {"train": replace(known["train"], begun_s=seconds)})
+
+    by_chance, late = in_training(1.2), in_training(6)
+    assert stages(by_chance, POOLS)[-1].service.item_s == usual
+    assert stages(late, POOLS)[-1].service.item_s == pytest.approx(6 * usual)
+    split = Pressure().targets(late, POOLS).split
+    assert split["train"] > 2 * Pressure().targets(by_chance, POOLS).split["train"], split
