@@ -10,11 +10,11 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import structlog
 from structlog.contextvars import bind_contextvars
 
+from broker.answers import Answer, gathered
 from broker.archive import Archive
 from broker.cancellation import end, together
 from broker.contract import WorkBroker
@@ -79,8 +79,7 @@ class Consuming:
     reader: str = ""
     held: dict[str, asyncio.Task[None]] = field(default_factory=dict[str, "asyncio.Task[None]"])
     deliveries: dict[str, Delivery] = field(default_factory=dict[str, Delivery])
-    settled: asyncio.Queue[tuple[Delivery, Outcome | Exception, float]] = field(default_factory=asyncio.Queue[Any])
-    """Answers of handlers, or the errors that end the stay, and the seconds each group took."""
+    answers: asyncio.Queue[Answer] = field(default_factory=asyncio.Queue[Answer])
     freed: asyncio.Event = field(default_factory=asyncio.Event)
     asked_at: float = float("-inf")
     """When it was last asked whether the run is over, monotonic seconds."""
@@ -167,8 +166,9 @@ class Consuming:
                 self.keep(delivery, group, outcome)
             except Exception as error:  # noqa: BLE001  `settling` raises it; unheard it would hold its place for ever
                 outcome = error
-        self.meter.metrics.observe(HANDLING, time.monotonic() - began)
-        await self.settled.put((delivery, outcome, share.seconds))
+        lasted_s = time.monotonic() - began
+        self.meter.metrics.observe(HANDLING, lasted_s)
+        await self.answers.put(Answer(delivery, outcome, share.seconds, lasted_s))
 
     def keep(self, delivery: Delivery, group: Group, outcome: Outcome) -> None:
         """What ends here is archived before its body is deleted."""
@@ -180,16 +180,14 @@ class Consuming:
     async def settling(self) -> None:
         """consumes: outcomes   produces: settled entries   waits for: a handler   unblocked by: its answer"""
         while True:
-            answers = [await self.settled.get()]
-            while not self.settled.empty():
-                answers.append(self.settled.get_nowait())
+            answers = await gathered(self.answers, lambda: len(self.held))
             batch: list[tuple[Delivery, Outcome]] = []
-            for delivery, outcome, _ in answers:
+            for delivery, outcome, _, _ in answers:
                 if isinstance(outcome, Exception):
                     raise outcome
                 batch.append((delivery, outcome))
             await self.settle(batch)
-            took = [seconds for _, outcome, seconds in answers if not isinstance(outcome, Release)]
+            took = [one.share_s for one in answers if not isinstance(one.outcome, Release)]
             self.meter.finished(len(took), sum(took))
             for delivery, _ in batch:
                 self.held.pop(delivery.entry_id, None)

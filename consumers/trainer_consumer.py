@@ -40,8 +40,8 @@ COME_BACK_S = 600.0
 """How long a trainer waits for a server that went away."""
 AGAIN_S = 0.2
 FULL_S = 0.5
-LOOK_S = 0.02
-"""Between two looks for the next batch while a step is trained."""
+LOOK_S, LOOK = 0.02, 0.1
+"""Between two looks for the next batch while one is trained: seconds, and share of a step; a look costs the learner."""
 
 
 @dataclass(slots=True)
@@ -66,6 +66,7 @@ class Trainer:
     ending: str = ""
     """Why the run is over, once it is."""
     idle_since: float = 0.0
+    last_step_s: float = 0.0
     published_at: float = 0.0
     away_s: float = 0.0
     """Seconds in which the server was away or full while a version was published: they are no work."""
@@ -143,7 +144,7 @@ class Trainer:
                 batch = await self.hand.ahead(step.version, step.names)
                 if batch is not None:
                     return await self.step_of(batch, step.version)
-                await asyncio.wait([training], timeout=LOOK_S)
+                await asyncio.wait([training], timeout=max(LOOK_S, LOOK * self.last_step_s))
         except (Reset, Unavailable) as lost:
             await self.come_back(lost)
         return None
@@ -162,6 +163,7 @@ class Trainer:
             step.packed, step.trained = await asyncio.gather(packing, training)
         self.idle_since = time.monotonic()
         step.train_s, step.work_s = self.idle_since - started, share.seconds
+        self.last_step_s = step.train_s
 
     def trained(self, step: Step) -> tuple[StepResult, Draft]:
         return self.train(step.groups, step.version - 1, step.seed), self.publication.draft()

@@ -77,6 +77,9 @@ class WeightFollower:
         self.gone: set[int] = set()
         self.loading = False
         self.changed = asyncio.Condition()
+        """Other weights are served, or will be served next: groups at the gate wait for it, and all of them wake."""
+        self.stirred = asyncio.Event()
+        """What `switch` waits for: anything that may let the engine take other weights."""
 
     def may_read(self) -> bool:
         """False before any version is served, for others may serve one already, and while a drain is due: nothing new
@@ -102,19 +105,22 @@ class WeightFollower:
                 self.running -= 1
                 self.running_eval -= measured
         finally:
+            self.stirred.set()
             self.measured[entry.floor] -= measured
-            async with self.changed:
-                self.changed.notify_all()
+            if measured and not self.measured[entry.floor]:
+                async with self.changed:
+                    self.changed.notify_all()
 
     async def a_turn(self, entry: Entry) -> None:
         """consumes: a group at the gate   produces: its turn   waits for: the right weights   unblocked by: `switch`"""
         self.waiting.append(entry)
+        self.stirred.set()
         try:
             async with self.changed:
-                self.changed.notify_all()
                 await self.changed.wait_for(lambda: self.may_start(entry))
         finally:
             self.waiting.remove(entry)
+            self.stirred.set()
         if entry.kind == "eval" and entry.floor in self.gone:
             raise Poison(
                 f"version {entry.floor} is gone from the store, so it can no longer be measured; its evaluation group "
@@ -151,6 +157,7 @@ class WeightFollower:
                 async with self.changed:
                     self.newest, self.heard_at = found.version, time.monotonic()
                     self.count_lag()
+                    self.stirred.set()
                     self.changed.notify_all()
 
     async def switch(self) -> None:
@@ -158,11 +165,12 @@ class WeightFollower:
         waits for: running groups, as the mode says   unblocked by: the last of them
         """
         while True:
-            async with self.changed:
-                await self.changed.wait_for(
-                    lambda: self.newest >= 0 and self.target() != self.version and self.may_switch()
-                )
-                self.loading, target = True, self.target()
+            target = self.target()
+            if self.newest < 0 or target == self.version or not self.may_switch():
+                await self.stirred.wait()
+                self.stirred.clear()
+                continue
+            self.loading = True
             await self.load(target)
             async with self.changed:
                 self.loading = False

@@ -255,3 +255,25 @@ async def test_tensors_that_are_not_the_announced_ones_are_not_served(story: Sto
     await story.publish(1, manifest)
     with pytest.raises(Broken, match="not served"):
         await asyncio.wait_for(story.tasks[1], 5)
+
+
+async def test_groups_at_the_gate_do_not_wake_one_another(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that waits for its weights would cost the square of its size otherwise."""
+    follower, asked = story.follow("between_groups"), list[Entry]()
+    await serves(follower, 0)
+    may_start = follower.may_start
+
+    def counted(one: Entry) -> bool:
+        asked.append(one)
+        return may_start(one)
+
+    monkeypatch.setattr(follower, "may_start", counted)
+    waiting, groups = list[Running](), 50
+    for _ in range(groups):
+        waiting.append(Running(follower, entry(floor=1)))
+        await settled()
+    await story.publish(1)
+    await serves(follower, 1)
+    await asyncio.gather(*(one.has_started() for one in waiting))
+    assert len(asked) < 10 * groups, len(asked)
+    await asyncio.gather(*(one.end() for one in waiting))
