@@ -3,7 +3,7 @@
 After each run, the groups of its last versions are sampled again and trained on again, alone, on one thread: by the
 engine's bare core, and by forward, backward and AdamW without anything around them. The ceiling is all cores busy with
 nothing but that; the run's own bound is its slower role busy without a pause. Both are counted in processor seconds of
-one thread.
+one thread. Held-out prompts, work that the ceiling does not count, are sampled at the end alone.
 """
 
 from __future__ import annotations
@@ -51,7 +51,11 @@ def main() -> None:
         for name in options.runs:
             launch(Path(root), name, ["run.steps=1"])
             for _ in range(options.repeats):
-                run = launch(Path(root), name, [f"run.steps={RUNS[name]}", "run.stop_when=''"])
+                run = launch(
+                    Path(root),
+                    name,
+                    [f"run.steps={RUNS[name]}", "run.stop_when=''", f"prompts.eval.every={RUNS[name]}"],
+                )
                 samples.setdefault(name, []).append(measured(run))
                 print(name, samples[name][-1], flush=True)
     result = Result(

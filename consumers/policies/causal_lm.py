@@ -28,6 +28,7 @@ from transformers.cache_utils import DynamicLayer
 from broker.errors import Broken, Misconfigured
 from broker.messages import Actions
 from consumers.policies.adapters import adapter_tensors, folded, with_adapters
+from consumers.policies.quick_products import quicken
 from consumers.policies.weight_files import aside, buffers, write
 from consumers.settings import Lora
 
@@ -142,6 +143,7 @@ class CausalLm:
         if lora:
             with_adapters(self.model, lora, seed=seed)
         self.model.to(self.device).eval()
+        quicken(self.model)
         self.module = ContinuationLogprobs(self.model)
         trained = [(name, each) for name, each in self.module.named_parameters() if each.requires_grad]
         self.shapes = {name: each.shape for name, each in trained}

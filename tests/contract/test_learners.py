@@ -302,7 +302,8 @@ def test_two_ranks_learn_what_one_learns_and_end_when_either_dies(
     metrics = train(alone, range(2))
     assert float(loss) == pytest.approx(metrics["loss"], abs=1e-5)
     assert float(norm) == pytest.approx(metrics["grad_norm"], rel=1e-4)
-    assert_close(load_file(tmp_path / "model.safetensors"), tensors(alone, tmp_path / "alone"), within=1e-5)
+    # AdamW's first steps are the gradient's sign: where it is nearly zero, rounding moves a weight by part of the rate
+    assert_close(load_file(tmp_path / "model.safetensors"), tensors(alone, tmp_path / "alone"), within=3e-5)
 
     dying, living = (ranks[1], ranks[0]) if stage == 0 else (ranks[0], ranks[1])
     dying.kill()
