@@ -39,6 +39,7 @@ from redis.exceptions import (
 
 from broker.address import for_client
 from broker.errors import Backpressure, Broken, Fenced, Misconfigured, Refused, Reset, TidemillError, Unavailable
+from broker.redis_packing import packing
 from broker.streams import Keys
 
 REFUSED_WHEN_FULL = {"admit", "readmit", "forward_into_rollouts", "revive"}
@@ -148,6 +149,7 @@ class RedisConnection:
             retry_on_timeout=False,
             health_check_interval=0,
         )
+        client.connection_pool.connection_class = packing(client.connection_pool.connection_class)
         return cls(client, run, url)
 
     async def ask(self, doing: str, call: Awaitable[T]) -> T:

@@ -60,15 +60,18 @@ class Weighted:
         await asyncio.gather(*(scorer.start() for scorer in self.scorers))
 
     async def score(self, group: Group) -> Score:
-        """All scorers side by side; the first failure is the group's."""
-        asked = [asyncio.ensure_future(scorer.score(group)) for scorer in self.scorers]
-        try:
-            found = await asyncio.gather(*asked)
-        finally:
-            await end(asked)
+        found = [await self.scorers[0].score(group)] if len(self.scorers) == 1 else await self.side_by_side(group)
         parts = {name: values for one in found for name, values in one.items()}
         rewards = sum((np.float32(weight) * parts[name] for name, weight in self.weights.items()), np.float32(0))
         return Score(rewards=np.asarray(rewards, np.float32), parts=parts)
+
+    async def side_by_side(self, group: Group) -> list[Mapping[str, NDArray[np.float32]]]:
+        """What all scorers say; the first failure is the group's."""
+        asked = [asyncio.ensure_future(scorer.score(group)) for scorer in self.scorers]
+        try:
+            return await asyncio.gather(*asked)
+        finally:
+            await end(asked)
 
     async def close(self) -> None:
         for scorer in self.scorers:
