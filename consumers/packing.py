@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 PADDING = 256
 """Most of it in a pass, tokens: about what one more pass costs. Measured with `tiny-llama` on one core, where anything
-from 64 to 256 takes 236 ms, 1 024 takes 298 and no limit 585 (384 rollouts of 1 to 60 actions)."""
+from 64 to 256 takes 236 ms, 1 024 takes 298 and no limit 585 (384 rollouts of 1 to 60 actions). Never on a GPU, where
+a pass of a small model may cost more."""
 
 
 class Shape(NamedTuple):
@@ -23,7 +24,7 @@ class Shape(NamedTuple):
 
 
 def micro_batches(shapes: Sequence[Shape], budget: int) -> list[list[int]]:
-    """Indices by micro-batch: rows · (longest context + longest continuation) ≤ `budget`, `PADDING` of it padding.
+    """Indices by micro-batch: rows · (longest context + longest continuation) ≤ `budget`, padding ≤ `PADDING`.
 
     One rollout that alone is longer than the budget gets a micro-batch of its own.
 

@@ -122,7 +122,7 @@ class TrainSection(Section):
     optimizer_steps: int = Field(default=1, ge=1)
     """Optimizer steps per batch (mini-batches); more than one costs a forward pass for proximal log-probs."""
     micro_tokens: int = Field(default=16384, ge=1)
-    """Most tokens (prompt and rollout, padding included) in one forward pass."""
+    """Most tokens (prompt and rollout, padding included) in one forward pass, of them at most 256 of padding."""
     zero_stage: int = Field(default=0, ge=0, le=3)
     """What ZeRO partitions over the ranks: 1 optimizer state, 2 gradients too, 3 parameters too."""
     ranks: int = Field(default=1, ge=1)

@@ -60,6 +60,7 @@ class Weighted:
         await asyncio.gather(*(scorer.start() for scorer in self.scorers))
 
     async def score(self, group: Group) -> Score:
+        """The sum of all parts. A single scorer, as most runs have, needs no task of its own."""
         found = [await self.scorers[0].score(group)] if len(self.scorers) == 1 else await self.side_by_side(group)
         parts = {name: values for one in found for name, values in one.items()}
         rewards = sum((np.float32(weight) * parts[name] for name, weight in self.weights.items()), np.float32(0))
